@@ -49,8 +49,8 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& con
   options.tensor_parallel = static_cast<uint32_t>(options.rank_devices.size());
   // Memory for decode graphs, and for kernels that are loaded when they first run.
   constexpr size_t kGraphBytes = size_t{1} << 30;
-  options.reserved_bytes = [&config](const ModelSpec& spec) {
-    return CudaStepMemory::DeviceBytes(config.max_slots, config.max_logits_rows, spec.vocab_size) +
+  options.reserved_bytes = [&config](const ModelPlan& plan) {
+    return CudaStepMemory::DeviceBytes(config.max_slots, config.max_logits_rows, plan.vocab_size) +
            kGraphBytes;
   };
   options.progress = std::move(progress);

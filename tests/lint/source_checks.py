@@ -45,7 +45,7 @@ ALLOWED_OWN = (
     ("router/http", (*TRANSPORT, "router/page")),
     ("router/client", ("common", "router/text/unicode", "lockstep/v1")),
     ("router", ("router", "common", "lockstep")),
-    ("worker/memory", ("kernels", "common")),
+    ("worker/memory", ("common",)),
     ("worker/comm", ("kernels", "common")),
     ("worker/model", MODEL),
     ("worker/steps", STEPS),

@@ -2,32 +2,43 @@
 
 #include <absl/status/statusor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "kernels/kv_cache/paged_kv.h"
-#include "worker/memory/kv_pool_shape.h"
 #include "worker/memory/page_buffer.h"
+#include "worker/model/forward_model.h"
+#include "worker/model/plan/kv_group_plan.h"
 
 namespace lockstep::worker {
 
-// Owns the bytes of the paged KV cache, layer by layer. Only the router knows which sequence uses
-// which block. A block keeps what was last written to it.
+// Owns the bytes of the paged KV cache: a pool for each KV group, and in it one layer behind the
+// other. Only the router knows which sequence uses which block. A block keeps what was last written
+// to it.
 class CpuKvPool {
  public:
-  static absl::StatusOr<CpuKvPool> Create(const KvPoolShape& shape);
+  // `infos` has the number of blocks of each group.
+  static absl::StatusOr<CpuKvPool> Create(std::span<const KvGroupPlan> groups,
+                                          std::span<const KvGroupInfo> infos);
 
-  kernels::PagedKv Layer(int64_t layer) const;
+  // The layer that has this index in its group.
+  kernels::PagedKv Layer(size_t group, int64_t index) const;
   // All elements, for tests that poison unused blocks.
   std::span<kernels::BFloat16> elements() const;
 
  private:
-  CpuKvPool(const KvPoolShape& shape, PageBuffer buffer)
-      : shape_(shape), buffer_(std::move(buffer)) {}
+  CpuKvPool(std::vector<kernels::PagedKv> first_layers, PageBuffer buffer)
+      : first_layers_(std::move(first_layers)), buffer_(std::move(buffer)) {}
 
-  KvPoolShape shape_;
+  std::vector<kernels::PagedKv> first_layers_;  // of each group
   PageBuffer buffer_;
 };
+
+// RESOURCE_EXHAUSTED with the arithmetic if the cache is larger than the memory that is available.
+absl::Status CheckKvCacheFits(std::span<const KvGroupPlan> groups,
+                              std::span<const KvGroupInfo> infos, uint64_t available_bytes);
 
 }  // namespace lockstep::worker

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "common/runtime/system_memory.h"
@@ -26,11 +27,13 @@ constexpr uint64_t kKernelVersion = 2;
 constexpr uint64_t kKernelConstants[] = {kKernelVersion, kernels::kKeyTile,
                                          kernels::kAttentionSplitKeys};
 
-absl::Status CheckGemmOfModel(const kernels::Stream& stream, const ModelWeights& weights) {
+absl::Status CheckGemmOfModel(const kernels::Stream& stream, const ModelPlan& plan) {
   std::set<int64_t> input_sizes;
-  for (const LayerPart part : EnumValues<LayerPart>()) {
-    const int64_t num_inputs = weights.layers.front()[part].matrix.k;
-    if (num_inputs > 0) input_sizes.insert(num_inputs);
+  for (const LayerKind& kind : plan.kinds) {
+    for (const LayerPart name : EnumValues<LayerPart>()) {
+      const Part& part = kind.parts[name];
+      if (part.exists() && part.kind == PartKind::kLinear) input_sizes.insert(part.num_inputs);
+    }
   }
   for (const int64_t k : input_sizes) {
     LOCKSTEP_RETURN_IF_ERROR(kernels::CheckGemmSchedule(stream, k));
@@ -47,13 +50,6 @@ absl::StatusOr<InstructionSet> ChooseInstructionSet(const ModelOptions& options)
   return *options.instruction_set;
 }
 
-KvPoolShape KvShape(const ModelSpec& spec, const ModelOptions& options) {
-  return {.num_layers = spec.num_layers,
-          .num_blocks = options.num_kv_blocks,
-          .num_kv_heads = spec.num_kv_heads,
-          .head_dim = spec.head_dim};
-}
-
 // Weights in bf16 that the caches of a processor may hold. Beside these, decoding takes longer than
 // reading, for several rows at least.
 constexpr uint64_t kMaxCachedWeights = uint64_t{256} << 20;
@@ -66,7 +62,8 @@ bool PacksWeights(const WeightSource& source, const ModelOptions& options,
 }
 
 struct LoadContext {
-  const ModelSpec& spec;
+  const ModelPlan& plan;
+  std::span<const KvGroupInfo> kv_groups;
   const WeightSource& source;
   const ModelOptions& options;
   InstructionSet instruction_set;
@@ -75,9 +72,9 @@ struct LoadContext {
 };
 
 absl::StatusOr<CpuRank> LoadRank(const TensorRank& rank, const LoadContext& context) {
-  const ModelSpec& spec = context.spec;
+  const ModelPlan& plan = context.plan;
   const ModelOptions& options = context.options;
-  const ModelSpec share = ShareOf(spec, rank);
+  ModelPlan share = ShareOf(plan, rank);
   const auto degree = static_cast<double>(rank.degree);
   const auto report = [&](double fraction) {
     options.Report("weights", (static_cast<double>(rank.rank) + fraction) / degree);
@@ -91,15 +88,16 @@ absl::StatusOr<CpuRank> LoadRank(const TensorRank& rank, const LoadContext& cont
       .load = [&context](const std::vector<LoadTask>& tasks, const LoadProgress& progress) {
         return RunLoadTasks(tasks, context.loaders, progress);
       }};
-  LOCKSTEP_ASSIGN_OR_RETURN(ModelWeights weights, LoadModelWeights(spec, context.source, loader,
+  LOCKSTEP_ASSIGN_OR_RETURN(ModelWeights weights, LoadModelWeights(plan, context.source, loader,
                                                                    context.loaders, report));
-  LOCKSTEP_ASSIGN_OR_RETURN(CpuKvPool kv_pool, CpuKvPool::Create(KvShape(share, options)));
+  LOCKSTEP_ASSIGN_OR_RETURN(CpuKvPool kv_pool,
+                            CpuKvPool::Create(share.kv_groups, context.kv_groups));
   LOCKSTEP_ASSIGN_OR_RETURN(
       Workspace workspace,
-      Workspace::Create(spec, rank, options.max_step_tokens, options.max_logits_rows));
+      Workspace::Create(plan, rank, options.max_step_tokens, options.max_logits_rows));
   const int num_threads = std::max(options.NumThreads() / static_cast<int>(rank.degree), 1);
   return CpuRank{.rank = rank,
-                 .share = share,
+                 .share = std::move(share),
                  .weights = std::move(weights),
                  .kv_pool = std::move(kv_pool),
                  .workspace = std::move(workspace),
@@ -117,13 +115,14 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
   LOCKSTEP_ASSIGN_OR_RETURN(
       ModelDescription description,
       DescribeModel(path, options, fmt::format("cpu-{}", InstructionSetName(instruction_set))));
-  const ModelSpec& spec = description.spec;
+  const ModelPlan& plan = description.plan;
   if (const std::optional<uint64_t> available = AvailableMemoryBytes()) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckKvCacheFits(KvShape(spec, options), *available));
+    LOCKSTEP_RETURN_IF_ERROR(
+        CheckKvCacheFits(plan.kv_groups, description.info.kv_groups, *available));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source, OpenWeights(path, description, options));
-  CpuModelParts parts = {.spec = spec,
-                         .rope = MakeRotation(spec),
+  CpuModelParts parts = {.plan = plan,
+                         .ropes = MakeRotations(plan),
                          .instruction_set = instruction_set,
                          .info = std::move(description.info)};
   {
@@ -132,7 +131,8 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
     for (int64_t rank = 0; rank < degree; ++rank) {
       LOCKSTEP_ASSIGN_OR_RETURN(
           CpuRank loaded, LoadRank({.degree = degree, .rank = rank},
-                                   {.spec = spec,
+                                   {.plan = plan,
+                                    .kv_groups = parts.info.kv_groups,
                                     .source = source,
                                     .options = options,
                                     .instruction_set = instruction_set,
@@ -151,14 +151,13 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
   options.Report("self-check", 0.0);
   if (options.check_reduction_contract) {
     // Its inputs are the same on every rank.
-    const CpuRank& rank = parts.ranks.front();
     LOCKSTEP_RETURN_IF_ERROR(CheckGemmOfModel(
-        {.threads = rank.threads.get(), .instruction_set = instruction_set}, rank.weights));
+        {.threads = parts.ranks.front().threads.get(), .instruction_set = instruction_set}, plan));
   }
-  const uint64_t rope_hash = HashOf(parts.rope);
+  const uint64_t rope_hash = HashOf(parts.ropes);
   auto model = std::make_unique<CpuModel>(std::move(parts));
   LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t numerics_id,
-                            CheckNumerics(*model, options, kKernelConstants, rope_hash));
+                            CheckNumerics(*model, plan, options, kKernelConstants, rope_hash));
   model->set_numerics_id(numerics_id);
   options.Report("self-check", 1.0);
   return model;

@@ -20,59 +20,75 @@ constexpr std::chrono::seconds kRankHungAfter{60};
 class CpuOps final : public StreamOps<kernels::Stream> {
  public:
   CpuOps(const kernels::Stream& stream, CpuRank& rank, ThreadGroup& group, size_t num_sequences)
-      : StreamOps(stream),
-        share_(rank.share),
-        rank_(rank),
-        group_(group),
-        num_sequences_(num_sequences) {}
+      : StreamOps(stream), rank_(rank), group_(group), num_sequences_(num_sequences) {}
 
   absl::Status Gemm(const kernels::GemmParams& params) override {
     return kernels::Gemm(stream_, params);
   }
   absl::Status Attend(const AttentionInputs& inputs) override {
-    return kernels::PagedAttention(stream_,
-                                   {.query = inputs.query,
-                                    .query_stride = inputs.query_stride,
-                                    .output = inputs.output,
-                                    .output_stride = share_.q_size(),
-                                    .kv = inputs.kv,
-                                    .sequences = {rank_.workspace.sequences, num_sequences_},
-                                    .num_heads = share_.num_heads,
-                                    .scale = share_.attention_scale});
+    const kernels::AttentionSequence* const sequences =
+        rank_.workspace.kv_inputs[inputs.attention->kv_group].sequences;
+    return kernels::PagedAttention(stream_, {.query = inputs.query,
+                                             .query_stride = inputs.query_stride,
+                                             .output = inputs.output,
+                                             .output_stride = inputs.attention->q_size(),
+                                             .kv = inputs.kv,
+                                             .sequences = {sequences, num_sequences_},
+                                             .num_heads = inputs.attention->num_heads,
+                                             .scale = inputs.attention->scale,
+                                             .window_tokens = inputs.attention->window_tokens});
   }
   absl::Status AllGather(const AllGatherParams& params) override {
     group_.AllGather(static_cast<int>(rank_.rank.rank), params);
     return absl::OkStatus();
   }
-  kernels::PagedKv KvLayer(int64_t layer) override { return rank_.kv_pool.Layer(layer); }
+  kernels::PagedKv KvLayer(size_t kv_group, int64_t index) override {
+    return rank_.kv_pool.Layer(kv_group, index);
+  }
 
  private:
-  const ModelSpec& share_;
   CpuRank& rank_;
   ThreadGroup& group_;
   const size_t num_sequences_;
 };
 
+// Of a window's block table, reads only the entries of the row's own tokens.
 void StageInputs(const ForwardBatch& batch, Workspace& workspace) {
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const ForwardRow& row = batch.rows[i];
-    workspace.sequences[i] = {.first_token = row.first_token,
-                              .num_tokens = row.num_tokens,
-                              .first_position = row.first_position,
-                              .block_table = row.block_tables.front().data()};
     for (uint32_t j = 0; j < row.num_tokens; ++j) {
-      const uint32_t position = row.first_position + j;
-      const uint64_t block = row.block_tables.front()[position / kKvBlockTokens];
-      workspace.positions[row.first_token + j] = position;
-      workspace.kv_slots[row.first_token + j] = block * kKvBlockTokens + position % kKvBlockTokens;
+      workspace.positions[row.first_token + j] = row.first_position + j;
+    }
+    for (size_t group = 0; group < workspace.kv_inputs.size(); ++group) {
+      const KvInputs& inputs = workspace.kv_inputs[group];
+      const BlockId* const blocks = row.block_tables[group].data();
+      inputs.sequences[i] = {.first_token = row.first_token,
+                             .num_tokens = row.num_tokens,
+                             .first_position = row.first_position,
+                             .block_table = blocks};
+      for (uint32_t j = 0; j < row.num_tokens; ++j) {
+        const uint32_t position = row.first_position + j;
+        inputs.kv_slots[row.first_token + j] =
+            uint64_t{blocks[position / kKvBlockTokens]} * kKvBlockTokens +
+            position % kKvBlockTokens;
+      }
     }
   }
+}
+
+std::vector<Rotation> RotationsOf(const std::vector<kernels::RopeTable>& tables) {
+  std::vector<Rotation> rotations;
+  for (const kernels::RopeTable& table : tables) {
+    rotations.push_back({.cos = table.cos.data(), .sin = table.sin.data()});
+  }
+  return rotations;
 }
 
 }  // namespace
 
 CpuModel::CpuModel(CpuModelParts parts)
     : parts_(std::move(parts)),
+      rotations_(RotationsOf(parts_.ropes)),
       group_(static_cast<int>(parts_.ranks.size()), kRankHungAfter),
       team_(static_cast<int>(parts_.ranks.size())) {}
 
@@ -88,17 +104,16 @@ void CpuModel::RunRank(CpuRank& rank, const ForwardBatch& batch, std::span<float
   const kernels::Stream stream = {.threads = rank.threads.get(),
                                   .instruction_set = parts_.instruction_set};
   CpuOps ops(stream, rank, group_, batch.rows.size());
-  const PassContext context = {.spec = &parts_.spec,
+  const PassContext context = {.plan = &parts_.plan,
                                .share = &rank.share,
                                .rank = rank.rank,
                                .weights = &rank.weights,
                                .workspace = &rank.workspace,
-                               .rope_cos = parts_.rope.cos.data(),
-                               .rope_sin = parts_.rope.sin.data()};
+                               .rotations = rotations_};
   const size_t num_tokens = batch.token_ids.size();
   const size_t num_logits_rows = batch.logits_tokens.size();
   // Every rank writes its columns of the same logits.
-  const int64_t vocab_size = parts_.spec.vocab_size;
+  const int64_t vocab_size = parts_.plan.vocab_size;
   const absl::Status status = RunDecoderPass(
       context, ops,
       {.num_tokens = static_cast<int64_t>(num_tokens),

@@ -9,9 +9,10 @@
 #include "worker/comm/thread_group.h"
 #include "worker/cpu/kv_pool.h"
 #include "worker/model/forward_model.h"
+#include "worker/model/layers/flow.h"
 #include "worker/model/layers/workspace.h"
-#include "worker/model/layout/model_spec.h"
-#include "worker/model/layout/tensor_rank.h"
+#include "worker/model/plan/model_plan.h"
+#include "worker/model/plan/tensor_rank.h"
 #include "worker/model/weights/weights.h"
 
 namespace lockstep::worker {
@@ -19,7 +20,7 @@ namespace lockstep::worker {
 // What one rank of a tensor-parallel group owns.
 struct CpuRank {
   TensorRank rank;
-  ModelSpec share;  // ShareOf(spec, rank)
+  ModelPlan share;  // ShareOf(plan, rank)
   ModelWeights weights;
   CpuKvPool kv_pool;
   Workspace workspace;
@@ -28,8 +29,8 @@ struct CpuRank {
 
 // Everything a CpuModel owns, made by LoadCpuModel or by a test.
 struct CpuModelParts {
-  ModelSpec spec;
-  kernels::RopeTable rope;
+  ModelPlan plan;
+  std::vector<kernels::RopeTable> ropes;  // of the plan's rotations
   kernels::InstructionSet instruction_set;
   ForwardModelInfo info;
   std::vector<CpuRank> ranks = {};  // at least one
@@ -53,6 +54,7 @@ class CpuModel final : public ForwardModel {
   void RunRank(CpuRank& rank, const ForwardBatch& batch, std::span<float> logits);
 
   CpuModelParts parts_;
+  const std::vector<Rotation> rotations_;  // point to the tables
   ThreadGroup group_;
   kernels::ThreadPool team_;  // a thread for each rank
 };

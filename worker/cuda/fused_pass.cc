@@ -14,13 +14,15 @@ namespace lockstep::worker {
 namespace {
 
 // The kernel knows these two kinds of layers. With learned positions the rotation changes nothing.
-std::optional<kernels::DecoderStyle> StyleOf(const ModelSpec& spec) {
-  if (spec.norm == NormKind::kRms && spec.mlp == MlpKind::kSwiGlu &&
-      spec.positions == PositionKind::kRotary) {
+std::optional<kernels::DecoderStyle> StyleOf(const ModelPlan& plan) {
+  const LayerKind& kind = plan.kinds.front();
+  if (plan.norm == NormKind::kRms && kind.mlp.kind == MlpKind::kSwiGlu &&
+      plan.positions == PositionKind::kRotary) {
     return kernels::DecoderStyle::kLlama;
   }
-  if (spec.norm == NormKind::kLayer && spec.mlp == MlpKind::kGeluTanh && spec.qkv_bias &&
-      spec.attention_output_bias && spec.mlp_bias) {
+  if (plan.norm == NormKind::kLayer && kind.mlp.kind == MlpKind::kGeluTanh &&
+      kind.parts[LayerPart::kQkv].has_bias && kind.parts[LayerPart::kAttentionOutput].has_bias &&
+      kind.parts[LayerPart::kMlpInput].has_bias) {
     return kernels::DecoderStyle::kGpt2;
   }
   return std::nullopt;
@@ -43,18 +45,19 @@ kernels::DecodeLayer LayerOf(const LayerWeights& weights, kernels::BFloat16* kv)
 
 }  // namespace
 
-absl::Status FusedPass::Choose(const ModelOptions& options, const ModelSpec& spec,
+absl::Status FusedPass::Choose(const ModelOptions& options, const ModelPlan& plan,
                                const TensorRank& rank, const kernels::CudaStream& stream) {
   // The kernel computes whole layers, and exchanges nothing.
-  const std::optional<kernels::DecoderStyle> style = StyleOf(spec);
+  const std::optional<kernels::DecoderStyle> style = StyleOf(plan);
   if (rank.degree > 1 || !style) return absl::OkStatus();
+  const LayerKind& kind = plan.kinds.front();
   shape_ = {.style = *style,
-            .num_layers = spec.num_layers,
-            .hidden_size = spec.hidden_size,
-            .intermediate_size = spec.intermediate_size,
-            .num_heads = spec.num_heads,
-            .num_kv_heads = spec.num_kv_heads,
-            .head_dim = spec.head_dim};
+            .num_layers = plan.num_layers(),
+            .hidden_size = plan.hidden_size,
+            .intermediate_size = kind.mlp.intermediate_size,
+            .num_heads = kind.attention.num_heads,
+            .num_kv_heads = kind.attention.num_kv_heads,
+            .head_dim = kind.attention.head_dim};
   const int64_t wanted_rows =
       options.max_fused_rows.value_or(kernels::DecodeLayersFasterRows(shape_));
   const int64_t max_rows = std::min<int64_t>(
@@ -92,27 +95,27 @@ absl::Status FusedPass::Upload(const ModelWeights& weights, const CudaKvPool& kv
 absl::Status FusedPass::Run(const PassContext& context, StreamOps<kernels::CudaStream>& ops,
                             const FusedBatch& batch, const LogitsColumns& logits) {
   ++num_passes_;
-  const ModelSpec& spec = *context.spec;
+  const ModelPlan& plan = *context.plan;
   const Workspace& workspace = *context.workspace;
   const auto& weights = context.weights->model;
   LOCKSTEP_RETURN_IF_ERROR(kernels::DecodeLayers(
       ops.stream(), {.shape = shape_,
                      .layers = layers_,
-                     .norm_eps = spec.norm_eps,
-                     .attention_scale = spec.attention_scale,
-                     .cos = context.rope_cos,
-                     .sin = context.rope_sin,
+                     .norm_eps = plan.norm_eps,
+                     .attention_scale = plan.kinds.front().attention.scale,
+                     .cos = context.rotations.front().cos,
+                     .sin = context.rotations.front().sin,
                      .num_rows = batch.num_rows,
                      .positions = workspace.positions,
-                     .kv_slots = workspace.kv_slots,
+                     .kv_slots = workspace.kv_inputs.front().kv_slots,
                      .block_tables = batch.block_tables,
                      .block_table_stride = batch.block_table_stride,
                      .block_table_rows = batch.slots,
                      .token_ids = batch.token_ids,
                      .token_embeddings = weights[ModelPart::kTokenEmbedding].rows,
                      .position_embeddings = weights[ModelPart::kPositionEmbedding].rows,
-                     .vocab_size = spec.vocab_size,
-                     .max_positions = spec.max_context_tokens,
+                     .vocab_size = plan.vocab_size,
+                     .max_positions = plan.max_context_tokens,
                      .final_norm = weights[ModelPart::kFinalNorm].vector,
                      .final_norm_bias = weights[ModelPart::kFinalNorm].bias,
                      .output = workspace.normed,

@@ -27,8 +27,9 @@ struct FusedBatch {
 // bits of RunDecoderPass. The model chooses it before the inputs of the pass are prepared.
 class FusedPass {
  public:
-  // Decides for which rows the pass is used. `rank`: a model in one piece, or nothing is fused.
-  absl::Status Choose(const ModelOptions& options, const ModelSpec& spec, const TensorRank& rank,
+  // Decides for which rows the pass is used. `plan` has one kind of layers. `rank`: a model in one
+  // piece, or nothing is fused.
+  absl::Status Choose(const ModelOptions& options, const ModelPlan& plan, const TensorRank& rank,
                       const kernels::CudaStream& stream);
   bool is_used() const { return max_rows_ > 0; }
   // The memory that it keeps between passes, zero at first.

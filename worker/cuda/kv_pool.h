@@ -6,7 +6,7 @@
 
 #include "kernels/device/device_buffer.h"
 #include "kernels/kv_cache/paged_kv.h"
-#include "worker/memory/kv_pool_shape.h"
+#include "worker/model/plan/kv_group_plan.h"
 
 namespace lockstep::worker {
 
@@ -15,20 +15,19 @@ namespace lockstep::worker {
 class CudaKvPool {
  public:
   CudaKvPool() = default;
-  // Bytes that one block takes, over all layers. `shape.num_blocks` is ignored.
-  static size_t BlockBytes(const KvPoolShape& shape);
   // RESOURCE_EXHAUSTED naming the size.
-  static absl::StatusOr<CudaKvPool> Create(const KvPoolShape& shape);
+  static absl::StatusOr<CudaKvPool> Create(const KvGroupPlan& group, int64_t num_blocks);
 
   kernels::PagedKv Layer(int64_t layer) const;
   size_t num_bytes() const { return buffer_.num_bytes(); }
   std::byte* data() const { return buffer_.data(); }
 
  private:
-  CudaKvPool(const KvPoolShape& shape, kernels::DeviceBuffer buffer)
-      : shape_(shape), buffer_(std::move(buffer)) {}
+  CudaKvPool(const KvGroupPlan& group, int64_t num_blocks, kernels::DeviceBuffer buffer)
+      : group_(group), num_blocks_(num_blocks), buffer_(std::move(buffer)) {}
 
-  KvPoolShape shape_;
+  KvGroupPlan group_;
+  int64_t num_blocks_ = 0;
   kernels::DeviceBuffer buffer_;
 };
 

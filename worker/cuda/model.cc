@@ -55,20 +55,21 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
     }
     return StreamOps::GatherRmsNorm(params, norm);
   }
-  kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
+  // There is one group.
+  kernels::PagedKv KvLayer(size_t, int64_t index) override { return parts_.kv_pool.Layer(index); }
 
  private:
   absl::Status AttendDecodeRows(const AttentionInputs& inputs) {
     if (batch_.num_decode_rows == 0) return absl::OkStatus();
-    const ModelSpec& share = parts_.share;
+    const AttentionPlan& attention = *inputs.attention;
     const kernels::PagedDecodeAttentionParams params = {
         .query = inputs.query,
         .query_stride = inputs.query_stride,
         .output = inputs.output,
-        .output_stride = share.q_size(),
+        .output_stride = attention.q_size(),
         .kv = inputs.kv,
-        .num_heads = share.num_heads,
-        .scale = share.attention_scale,
+        .num_heads = attention.num_heads,
+        .scale = attention.scale,
         .num_rows = batch_.num_decode_rows,
         .positions = parts_.workspace.positions,
         .block_tables = parts_.slots.block_tables,
@@ -85,14 +86,14 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
   }
   absl::Status AttendChunks(const AttentionInputs& inputs) {
     if (batch_.num_chunks == 0) return absl::OkStatus();
-    const ModelSpec& share = parts_.share;
+    const AttentionPlan& attention = *inputs.attention;
     return kernels::PagedPrefillAttention(stream_, {.query = inputs.query,
                                                     .query_stride = inputs.query_stride,
                                                     .output = inputs.output,
-                                                    .output_stride = share.q_size(),
+                                                    .output_stride = attention.q_size(),
                                                     .kv = inputs.kv,
-                                                    .num_heads = share.num_heads,
-                                                    .scale = share.attention_scale,
+                                                    .num_heads = attention.num_heads,
+                                                    .scale = attention.scale,
                                                     .chunks = parts_.chunks,
                                                     .tiles = parts_.tiles,
                                                     .num_tiles = batch_.prefill.num_tiles,
@@ -110,7 +111,7 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
 // Each rank has computed its columns of the logits.
 absl::Status GatherLogits(CudaModel::Parts& parts, int64_t num_rows) {
   if (parts.rank.degree == 1 || num_rows == 0) return absl::OkStatus();
-  const int64_t columns = parts.rank.Share(parts.spec.vocab_size);
+  const int64_t columns = parts.rank.Share(parts.plan.vocab_size);
   return parts.exchange->AllGather(static_cast<int>(parts.rank.rank), parts.stream,
                                    {.columns = parts.logits_columns,
                                     .output = parts.logits,
@@ -127,7 +128,7 @@ CudaModel::~CudaModel() {
 }
 
 const ForwardModelInfo& CudaModel::info() const { return parts_->info; }
-const ModelSpec& CudaModel::spec() const { return parts_->spec; }
+const ModelPlan& CudaModel::plan() const { return parts_->plan; }
 int CudaModel::device() const { return parts_->device_index; }
 const TensorRank& CudaModel::tensor_rank() const { return parts_->rank; }
 const kernels::CudaStream& CudaModel::stream() const { return parts_->stream; }
@@ -195,18 +196,18 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
                                                   .num_tokens = batch.num_tokens,
                                                   .token_ids = parts_->token_ids,
                                                   .positions = workspace.positions,
-                                                  .kv_slots = workspace.kv_slots,
+                                                  .kv_slots = workspace.kv_inputs.front().kv_slots,
                                                   .begin_ns = batch.begin_ns,
                                                   .next_may_start = is_fused}));
-  const PassContext context = {.spec = &parts_->spec,
+  const Rotation rotation = {.cos = parts_->rope_cos, .sin = parts_->rope_sin};
+  const PassContext context = {.plan = &parts_->plan,
                                .share = &parts_->share,
                                .rank = parts_->rank,
                                .weights = &parts_->weights,
                                .workspace = &workspace,
-                               .rope_cos = parts_->rope_cos,
-                               .rope_sin = parts_->rope_sin};
+                               .rotations = {&rotation, 1}};
   const LogitsColumns logits = {.data = parts_->logits_columns,
-                                .stride = parts_->rank.Share(parts_->spec.vocab_size)};
+                                .stride = parts_->rank.Share(parts_->plan.vocab_size)};
   CudaOps ops(*parts_, batch);
   LOCKSTEP_RETURN_IF_ERROR(
       is_fused ? parts_->fused_pass.Run(context, ops,

@@ -12,9 +12,9 @@
 #include "kernels/attention/prefill_tiles.h"
 #include "kernels/slots/slot_state.h"
 #include "worker/model/forward_model.h"
-#include "worker/model/layout/model_spec.h"
-#include "worker/model/layout/tensor_rank.h"
 #include "worker/model/loading.h"
+#include "worker/model/plan/model_plan.h"
+#include "worker/model/plan/tensor_rank.h"
 
 namespace lockstep::worker {
 
@@ -53,7 +53,7 @@ class CudaModel {
   ~CudaModel();
 
   const ForwardModelInfo& info() const;
-  const ModelSpec& spec() const;
+  const ModelPlan& plan() const;
   int device() const;  // index
   const TensorRank& tensor_rank() const;
   const kernels::CudaStream& stream() const;

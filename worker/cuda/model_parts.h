@@ -13,7 +13,7 @@
 #include "worker/cuda/kv_pool.h"
 #include "worker/cuda/model.h"
 #include "worker/model/layers/workspace.h"
-#include "worker/model/layout/tensor_rank.h"
+#include "worker/model/plan/tensor_rank.h"
 #include "worker/model/weights/weights.h"
 
 namespace lockstep::worker {
@@ -50,9 +50,9 @@ struct CudaModel::Parts {
   int device_index = 0;
   kernels::CudaDevice device;
   kernels::CudaStream stream;
-  ModelSpec spec;   // of the whole model
+  ModelPlan plan;   // of the whole model
   TensorRank rank;  // which part of it this is
-  ModelSpec share;  // ShareOf(spec, rank)
+  ModelPlan share;  // ShareOf(plan, rank)
   ForwardModelInfo info;
   DeviceGroup* exchange = nullptr;       // null if there is one rank
   std::unique_ptr<CudaRankGroup> group;  // rank 0 of several

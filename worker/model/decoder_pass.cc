@@ -11,25 +11,24 @@ namespace lockstep::worker {
 absl::Status RunDecoderPass(const PassContext& context, DecoderOps& ops, const PassBatch& batch,
                             const LogitsColumns& logits) {
   Flow flow(context, ops, batch.num_tokens);
-  const ModelWeights& weights = *context.weights;
-  const int64_t num_layers = context.spec->num_layers;
+  const int64_t num_layers = flow.plan().num_layers();
   LOCKSTEP_RETURN_IF_ERROR(Embed(flow, batch.token_ids));
-  for (int64_t layer = 0; layer < num_layers; ++layer) {
-    const LayerWeights& of_layer = weights.layers[static_cast<size_t>(layer)];
-    LOCKSTEP_RETURN_IF_ERROR(Normalize(flow, of_layer[LayerPart::kAttentionNorm]));
+  for (int64_t i = 0; i < num_layers; ++i) {
+    const Layer layer = flow.LayerAt(i);
+    LOCKSTEP_RETURN_IF_ERROR(Normalize(flow, layer.weights[LayerPart::kAttentionNorm]));
     LOCKSTEP_RETURN_IF_ERROR(AppendKeysAndValues(flow, layer));
     // Behind the last keys and values, only rows whose logits are wanted are computed.
-    const bool is_last = layer + 1 == num_layers;
+    const bool is_last = i + 1 == num_layers;
     if (is_last && batch.num_logits_rows == 0) return absl::OkStatus();
     LOCKSTEP_RETURN_IF_ERROR(Attend(flow, layer));
     if (is_last && batch.logits_tokens != nullptr) {
-      LOCKSTEP_RETURN_IF_ERROR(flow.Select(batch.logits_tokens, batch.num_logits_rows));
+      LOCKSTEP_RETURN_IF_ERROR(flow.Select(layer, batch.logits_tokens, batch.num_logits_rows));
     }
     LOCKSTEP_RETURN_IF_ERROR(ProjectAttention(flow, layer));
-    LOCKSTEP_RETURN_IF_ERROR(Normalize(flow, of_layer[LayerPart::kMlpNorm]));
+    LOCKSTEP_RETURN_IF_ERROR(Normalize(flow, layer.weights[LayerPart::kMlpNorm]));
     LOCKSTEP_RETURN_IF_ERROR(RunMlp(flow, layer));
   }
-  LOCKSTEP_RETURN_IF_ERROR(Normalize(flow, weights.model[ModelPart::kFinalNorm]));
+  LOCKSTEP_RETURN_IF_ERROR(Normalize(flow, flow.weights().model[ModelPart::kFinalNorm]));
   return MultiplyLogits(context, ops, flow.num_rows(), logits);
 }
 

@@ -20,7 +20,7 @@ struct PassBatch {
   int64_t num_logits_rows = 0;
 };
 
-// The one decoder forward pass, for every model of ModelSpec and every backend. The parts of a
+// The one decoder forward pass, for every ModelPlan and every backend. The parts of a
 // layer say where they round (worker/model/layers/).
 //
 // In a tensor-parallel group each rank runs the pass on the whole batch. It computes its heads, and

@@ -11,8 +11,8 @@
 #include "common/model_files/tokenizer/tokenizer_fingerprint.h"
 #include "common/status.h"
 #include "kernels/kv_cache/paged_kv.h"
-#include "worker/model/layout/tensor_rank.h"
 #include "worker/model/numerics_probe.h"
+#include "worker/model/plan/tensor_rank.h"
 
 namespace lockstep::worker {
 namespace {
@@ -29,6 +29,19 @@ absl::Status CheckOptions(const ModelOptions& options) {
         options.max_slots, options.max_step_tokens, options.max_logits_rows);
   }
   return absl::OkStatus();
+}
+
+std::vector<KvGroupInfo> DescribeKvGroups(const ModelPlan& plan, const ModelOptions& options) {
+  const KvPoolBounds bounds = {.num_kv_blocks = options.num_kv_blocks,
+                               .max_slots = options.max_slots,
+                               .max_step_tokens = options.max_step_tokens};
+  std::vector<KvGroupInfo> infos;
+  for (const KvGroupPlan& group : plan.kv_groups) {
+    infos.push_back({.num_blocks = static_cast<uint32_t>(NumPoolBlocks(group, bounds)),
+                     .window_tokens = static_cast<uint32_t>(group.window_tokens),
+                     .dtype = "bf16"});
+  }
+  return infos;
 }
 
 // What random matrices have for codes: those of the options, or of the configuration.
@@ -73,15 +86,15 @@ absl::StatusOr<ModelDescription> DescribeModel(const std::string& path, const Mo
   ModelDescription model;
   LOCKSTEP_ASSIGN_OR_RETURN(model.config, LoadModelConfig(path));
   for (const std::string& warning : model.config.warnings) spdlog::warn("{}", warning);
-  LOCKSTEP_ASSIGN_OR_RETURN(model.spec, MakeModelSpec(model.config));
-  LOCKSTEP_RETURN_IF_ERROR(Annotate(CheckDegree(model.spec, options.tensor_parallel), path));
+  LOCKSTEP_ASSIGN_OR_RETURN(model.plan, MakeModelPlan(model.config));
+  LOCKSTEP_RETURN_IF_ERROR(Annotate(CheckDegree(model.plan, options.tensor_parallel), path));
   model.info = {.model_id = model.config.name,
                 .vocab_size = model.config.vocab_size,
                 .max_context_tokens = model.config.max_context_tokens,
                 .max_step_tokens = options.max_step_tokens,
                 .max_logits_rows = options.max_logits_rows,
                 .block_size_tokens = options.block_size_tokens,
-                .kv_groups = {{.num_blocks = options.num_kv_blocks, .dtype = "bf16"}},
+                .kv_groups = DescribeKvGroups(model.plan, options),
                 .tensor_parallel = options.tensor_parallel,
                 .weights_dtype = "bf16",
                 .device = std::move(device),
@@ -96,7 +109,7 @@ absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelDes
   if (options.random_weights) {
     LOCKSTEP_ASSIGN_OR_RETURN(const RandomCodesOfModule codes_of,
                               FindCodesOfModules(path, family, options));
-    return WeightSource::Random(path, family, model.spec, options.random_seed, codes_of);
+    return WeightSource::Random(path, family, model.plan, options.random_seed, codes_of);
   }
   LOCKSTEP_ASSIGN_OR_RETURN(WeightSource source, WeightSource::Open(path, family));
   if (!source.summary().empty()) spdlog::info("weights: {}", source.summary());
@@ -104,11 +117,15 @@ absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelDes
   return source;
 }
 
-absl::StatusOr<uint64_t> CheckNumerics(ForwardModel& model, const ModelOptions& options,
+absl::StatusOr<uint64_t> CheckNumerics(ForwardModel& model, const ModelPlan& plan,
+                                       const ModelOptions& options,
                                        std::span<const uint64_t> kernel_constants,
                                        uint64_t rope_hash) {
-  if (options.check_reduction_contract) LOCKSTEP_RETURN_IF_ERROR(CheckProbeSchedules(model));
-  return NumericsId(model.info(), kernel_constants, rope_hash, ProbeHash(model));
+  const int64_t window_tokens = plan.ShortestWindow();
+  if (options.check_reduction_contract) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckProbeSchedules(model, window_tokens));
+  }
+  return NumericsId(model.info(), kernel_constants, rope_hash, ProbeHash(model, window_tokens));
 }
 
 }  // namespace lockstep::worker

@@ -15,7 +15,7 @@
 #include "common/model_files/model_config.h"
 #include "kernels/core/instruction_set.h"
 #include "worker/model/forward_model.h"
-#include "worker/model/layout/model_spec.h"
+#include "worker/model/plan/model_plan.h"
 #include "worker/model/weights/packed_storage.h"
 #include "worker/model/weights/random_codes.h"
 #include "worker/model/weights/weight_source.h"
@@ -36,14 +36,16 @@ struct ModelOptions {
   // CUDA: the index of each rank's device. If there are none, the ranks have the first devices.
   // Only tests let ranks share one.
   std::vector<int> rank_devices = {};
-  uint32_t num_kv_blocks = 0;  // CPU: at least 2; CUDA: 0 takes as many as `memory_fraction` allows
+  // Of the first KV group; NumPoolBlocks says how many the others have. CPU: at least 2. CUDA: 0
+  // takes as many as `memory_fraction` allows.
+  uint32_t num_kv_blocks = 0;
   double memory_fraction =
       0.92;  // CUDA: share of the memory that is free once weights and workspace are in place
   // CUDA: bytes of device memory that are needed after the model is loaded. The KV pool leaves them
   // free. Null: none.
-  std::function<size_t(const ModelSpec&)> reserved_bytes = nullptr;
+  std::function<size_t(const ModelPlan&)> reserved_bytes = nullptr;
   uint32_t block_size_tokens = 16;  // the kernels take 16
-  uint32_t max_slots = 256;         // CUDA: sequences resident at once
+  uint32_t max_slots = 256;         // sequences resident at once
   uint32_t max_step_tokens = 2048;  // at least 2
   uint32_t max_logits_rows = 256;
   int num_threads = 0;  // of all ranks together; 0: one per core
@@ -88,7 +90,7 @@ struct ModelOptions {
 // What is known of a model before its weights are loaded.
 struct ModelDescription {
   ModelConfig config;
-  ModelSpec spec;
+  ModelPlan plan;
   ForwardModelInfo info;  // without weights_fingerprint, numerics_id and, on CUDA, num_blocks
 };
 
@@ -104,7 +106,8 @@ absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelDes
 // Self-check of a model that is ready to run. Checks that it keeps the reduction contract, and
 // returns its numerics id (docs/numerics.md). Arguments as for NumericsId. Overwrites the first KV
 // blocks.
-absl::StatusOr<uint64_t> CheckNumerics(ForwardModel& model, const ModelOptions& options,
+absl::StatusOr<uint64_t> CheckNumerics(ForwardModel& model, const ModelPlan& plan,
+                                       const ModelOptions& options,
                                        std::span<const uint64_t> kernel_constants,
                                        uint64_t rope_hash);
 

@@ -14,15 +14,21 @@ namespace lockstep::worker {
 namespace {
 
 // Past two tiles of keys, and past the first border of the CUDA kernels.
-constexpr uint32_t kProbeTokens = 160;
+constexpr int64_t kProbeTokens = 160;
 constexpr uint32_t kSingleTokens = 4;    // fed one by one in the last schedule
 constexpr uint32_t kTokenStride = 7919;  // spreads the tokens over the vocabulary
 
-// At least two, at most kProbeTokens.
-std::vector<TokenId> ProbeTokens(const ForwardModelInfo& info) {
-  const uint32_t num_tokens =
-      std::max(2u, std::min({kProbeTokens, info.max_step_tokens, info.max_context_tokens,
-                             info.kv_groups.front().num_blocks * info.block_size_tokens}));
+constexpr int64_t kTokensBehindWindow = 64;  // a tile of keys
+
+// At least two. At most kProbeTokens, unless more are needed to pass a window, and have room.
+std::vector<TokenId> ProbeTokens(const ForwardModelInfo& info, int64_t window_tokens) {
+  int64_t room = std::min(info.max_step_tokens, info.max_context_tokens);
+  for (const KvGroupInfo& group : info.kv_groups) {
+    room = std::min(room, int64_t{group.num_blocks} * info.block_size_tokens);
+  }
+  const int64_t past_window = window_tokens == 0 ? 0 : window_tokens + kTokensBehindWindow;
+  const int64_t wanted = std::max(kProbeTokens, past_window <= room ? past_window : 0);
+  const int64_t num_tokens = std::max<int64_t>(2, std::min(wanted, room));
   std::vector<TokenId> tokens;
   for (uint32_t i = 1; i <= num_tokens; ++i) tokens.push_back(i * kTokenStride % info.vocab_size);
   return tokens;
@@ -35,6 +41,7 @@ std::vector<float> RunInSteps(ForwardModel& model, std::span<const TokenId> toke
   std::vector<BlockId> blocks((tokens.size() + info.block_size_tokens - 1) /
                               info.block_size_tokens);
   std::iota(blocks.begin(), blocks.end(), BlockId{0});
+  const std::vector<std::vector<BlockId>> block_tables(info.kv_groups.size(), blocks);
   std::vector<float> logits(info.vocab_size);
   uint32_t position = 0;
   for (const uint32_t length : step_lengths) {
@@ -42,7 +49,7 @@ std::vector<float> RunInSteps(ForwardModel& model, std::span<const TokenId> toke
     const ForwardRow row = {.first_token = 0,
                             .num_tokens = length,
                             .first_position = position,
-                            .block_tables = {&blocks, 1}};
+                            .block_tables = block_tables};
     model.Forward({.token_ids = tokens.subspan(position, length),
                    .rows = {&row, 1},
                    .logits_tokens = {&last, 1}},
@@ -54,9 +61,16 @@ std::vector<float> RunInSteps(ForwardModel& model, std::span<const TokenId> toke
 
 }  // namespace
 
-uint64_t HashOf(const kernels::RopeTable& table) {
-  return CombineHashes(Hash64(std::as_bytes(std::span(table.cos))),
-                       Hash64(std::as_bytes(std::span(table.sin))));
+uint64_t HashOf(std::span<const kernels::RopeTable> tables) {
+  const auto hash_of = [](const kernels::RopeTable& table) {
+    return CombineHashes(Hash64(std::as_bytes(std::span(table.cos))),
+                         Hash64(std::as_bytes(std::span(table.sin))));
+  };
+  uint64_t hash = hash_of(tables.front());
+  for (const kernels::RopeTable& table : tables.subspan(1)) {
+    hash = CombineHashes(hash, hash_of(table));
+  }
+  return hash;
 }
 
 uint64_t NumericsId(const ForwardModelInfo& info, std::span<const uint64_t> kernel_constants,
@@ -70,15 +84,15 @@ uint64_t NumericsId(const ForwardModelInfo& info, std::span<const uint64_t> kern
   return id;
 }
 
-uint64_t ProbeHash(ForwardModel& model) {
-  const std::vector<TokenId> tokens = ProbeTokens(model.info());
+uint64_t ProbeHash(ForwardModel& model, int64_t window_tokens) {
+  const std::vector<TokenId> tokens = ProbeTokens(model.info(), window_tokens);
   const uint32_t whole = static_cast<uint32_t>(tokens.size());
   const std::vector<float> logits = RunInSteps(model, tokens, {&whole, 1});
   return Hash64(std::as_bytes(std::span(logits)));
 }
 
-absl::Status CheckProbeSchedules(ForwardModel& model) {
-  const std::vector<TokenId> tokens = ProbeTokens(model.info());
+absl::Status CheckProbeSchedules(ForwardModel& model, int64_t window_tokens) {
+  const std::vector<TokenId> tokens = ProbeTokens(model.info(), window_tokens);
   const uint32_t whole = static_cast<uint32_t>(tokens.size());
   const std::vector<float> expected = RunInSteps(model, tokens, {&whole, 1});
   for (size_t i = 0; i < expected.size(); ++i) {

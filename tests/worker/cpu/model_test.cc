@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <list>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -61,13 +62,16 @@ std::vector<Sequence> MakeSequences(ForwardModel& model, uint32_t count, std::mt
 // A batch, and the logits that it must give.
 struct Step {
   std::vector<TokenId> tokens;
+  std::list<std::vector<std::vector<BlockId>>> block_tables;  // of each row
   std::vector<ForwardRow> rows;
   std::vector<uint32_t> wanted;
   std::vector<float> expected;
 };
 
 // Takes some sequences forward by one token or by a random chunk. May be empty.
-Step MakeRandomStep(std::vector<Sequence>& sequences, size_t vocab_size, std::mt19937& generator) {
+Step MakeRandomStep(std::vector<Sequence>& sequences, const ForwardModelInfo& info,
+                    std::mt19937& generator) {
+  const size_t vocab_size = info.vocab_size;
   Step step;
   for (Sequence& sequence : sequences) {
     if (sequence.num_left() == 0 || generator() % 3 == 0) continue;
@@ -75,7 +79,8 @@ Step MakeRandomStep(std::vector<Sequence>& sequences, size_t vocab_size, std::mt
     step.rows.push_back({.first_token = static_cast<uint32_t>(step.tokens.size()),
                          .num_tokens = count,
                          .first_position = sequence.num_done,
-                         .block_tables = {&sequence.blocks, 1}});
+                         .block_tables = step.block_tables.emplace_back(
+                             BlockTablesAt(info, sequence.num_done, sequence.blocks))});
     for (uint32_t i = 0; i < count; ++i, ++sequence.num_done) {
       if (i + 1 == count || generator() % 4 == 0) {
         step.wanted.push_back(static_cast<uint32_t>(step.tokens.size()));
@@ -137,7 +142,7 @@ TEST_P(CpuModelTest, BitsDoNotDependOnBatchMatesOrChunks) {
   size_t num_compared = 0;
   size_t num_mixed_steps = 0;
   while (std::ranges::any_of(sequences, [](const Sequence& s) { return s.num_left() > 0; })) {
-    const Step step = MakeRandomStep(sequences, model->info().vocab_size, generator);
+    const Step step = MakeRandomStep(sequences, model->info(), generator);
     std::vector<float> logits(step.expected.size());
     model->Forward({.token_ids = step.tokens, .rows = step.rows, .logits_tokens = step.wanted},
                    logits);
@@ -155,10 +160,12 @@ TEST_P(CpuModelTest, WithoutWantedLogitsOnlyTheKvIsWritten) {
   const std::vector<float> expected = SequenceRunner(*model, tokens).RunInStepsOf(20);
   PoisonKv(*model);
   const std::vector<BlockId> blocks = {0, 1};
-  const ForwardRow first = {.num_tokens = 19, .block_tables = {&blocks, 1}};
+  const auto first_tables = BlockTablesAt(model->info(), 0, blocks);
+  const ForwardRow first = {.num_tokens = 19, .block_tables = first_tables};
   model->Forward(
       {.token_ids = std::span(tokens).first(19), .rows = {&first, 1}, .logits_tokens = {}}, {});
-  const ForwardRow last = {.num_tokens = 1, .first_position = 19, .block_tables = {&blocks, 1}};
+  const auto last_tables = BlockTablesAt(model->info(), 19, blocks);
+  const ForwardRow last = {.num_tokens = 1, .first_position = 19, .block_tables = last_tables};
   const uint32_t wanted = 0;
   std::vector<float> logits(model->info().vocab_size);
   model->Forward(

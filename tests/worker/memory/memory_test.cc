@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "tests/common/status_matchers.h"
-#include "worker/cpu/kv_pool.h"
 #include "worker/memory/arena.h"
 #include "worker/memory/page_buffer.h"
 
@@ -32,17 +31,6 @@ TEST(PageBufferTest, NamesTheSizeThatItCannotMap) {
   const auto empty = PageBuffer::Allocate(0);
   ASSERT_THAT(empty, IsOk());
   EXPECT_TRUE(empty->bytes().empty());
-}
-
-TEST(KvPoolTest, ACacheBeyondTheMemoryIsRefusedWithTheArithmetic) {
-  // 2 layers x 4 heads x (64 + 64) x 2 bytes are 2,048 bytes a token.
-  const KvPoolShape shape = {
-      .num_layers = 2, .num_blocks = 1 << 16, .num_kv_heads = 4, .head_dim = 64};
-  EXPECT_THAT(CheckKvCacheFits(shape, shape.bytes()), IsOk());
-  EXPECT_THAT(CheckKvCacheFits(shape, uint64_t{1} << 30),
-              HasError(absl::StatusCode::kResourceExhausted,
-                       ::testing::HasSubstr("1048576 tokens of 2048 bytes are 2.0 GiB, and 1.0 GiB "
-                                            "of memory are available; at most 524288 tokens")));
 }
 
 TEST(ArenaTest, MeasuresThenHandsOutAlignedPieces) {
@@ -76,21 +64,6 @@ TEST(ArenaDeathTest, TakingMoreThanMeasuredIsABrokenInvariant) {
   ASSERT_THAT(arena.Commit(), IsOk());
   arena.Take<int>(64);
   EXPECT_DEATH(arena.Take<int>(1), "measured at 256 bytes was asked for 512");
-}
-
-TEST(KvPoolTest, LayersAreDisjointAndCoverThePool) {
-  const KvPoolShape shape = {.num_layers = 3, .num_blocks = 5, .num_kv_heads = 2, .head_dim = 20};
-  const auto pool = CpuKvPool::Create(shape);
-  ASSERT_THAT(pool, IsOk());
-  const int64_t layer_elements = 5 * 2 * 16 * (20 + 32);  // value rows are padded to 32
-  EXPECT_EQ(shape.LayerElements(), layer_elements);
-  EXPECT_EQ(pool->elements().size(), static_cast<size_t>(3 * layer_elements));
-  for (int64_t layer = 0; layer < 3; ++layer) {
-    EXPECT_EQ(pool->Layer(layer).data, pool->elements().data() + layer * layer_elements);
-    EXPECT_EQ(pool->Layer(layer).num_blocks, 5);
-    EXPECT_EQ(pool->Layer(layer).num_kv_heads, 2);
-    EXPECT_EQ(pool->Layer(layer).head_dim, 20);
-  }
 }
 
 }  // namespace

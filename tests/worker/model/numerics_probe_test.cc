@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "tests/common/status_matchers.h"
 #include "tests/support/fake_forward_model.h"
@@ -13,6 +15,7 @@
 namespace lockstep::worker {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(NumericsProbeTest, AModelWithTheSameBitsInEveryScheduleMayServe) {
@@ -27,6 +30,51 @@ TEST(NumericsProbeTest, BitsThatFollowTheScheduleAreRefused) {
   });
   EXPECT_THAT(CheckProbeSchedules(model),
               HasError(absl::StatusCode::kInternal, HasSubstr("not the same bits")));
+}
+
+// Remembers what the probe asks for.
+class RecordingModel final : public ForwardModel {
+ public:
+  explicit RecordingModel(std::vector<KvGroupInfo> kv_groups) {
+    info_.vocab_size = 64;
+    info_.max_context_tokens = 4096;
+    info_.max_step_tokens = 512;
+    info_.max_logits_rows = 1;
+    info_.kv_groups = std::move(kv_groups);
+  }
+
+  const ForwardModelInfo& info() const override { return info_; }
+  void Forward(const ForwardBatch& batch, std::span<float>) override {
+    num_tokens = batch.token_ids.size();
+    const auto tables = batch.rows.front().block_tables;
+    block_tables.assign(tables.begin(), tables.end());
+  }
+
+  size_t num_tokens = 0;
+  std::vector<std::vector<BlockId>> block_tables;
+
+ private:
+  ForwardModelInfo info_;
+};
+
+TEST(NumericsProbeTest, EveryGroupHasATableOfBlocksInItsPool) {
+  RecordingModel model({{.num_blocks = 64, .dtype = "bf16"},
+                        {.num_blocks = 3, .window_tokens = 20, .dtype = "bf16"}});
+  ProbeHash(model, 20);
+  EXPECT_EQ(model.num_tokens, 48u);
+  EXPECT_THAT(model.block_tables, ElementsAre(ElementsAre(0u, 1u, 2u), ElementsAre(0u, 1u, 2u)));
+}
+
+TEST(NumericsProbeTest, ThePromptPassesAWindowThatAStepHasRoomFor) {
+  RecordingModel model({{.num_blocks = 64, .dtype = "bf16"}});
+  ProbeHash(model);
+  EXPECT_EQ(model.num_tokens, 160u);
+  ProbeHash(model, 40);
+  EXPECT_EQ(model.num_tokens, 160u) << "it passes the window as it is";
+  ProbeHash(model, 448);
+  EXPECT_EQ(model.num_tokens, 512u);
+  ProbeHash(model, 449);
+  EXPECT_EQ(model.num_tokens, 160u) << "a longer prompt would not pass the window either";
 }
 
 TEST(NumericsProbeTest, LogitsThatAreNoNumbersAreRefused) {

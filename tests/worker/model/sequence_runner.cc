@@ -1,6 +1,7 @@
 #include "tests/worker/model/sequence_runner.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "common/check.h"
@@ -8,18 +9,34 @@
 namespace lockstep::worker {
 namespace {
 
+constexpr BlockId kNeverRead = std::numeric_limits<BlockId>::max();
+
 std::vector<BlockId> BlocksFor(const ForwardModelInfo& info, size_t num_tokens, BlockId first,
                                BlockId stride) {
   std::vector<BlockId> blocks;
   for (size_t i = 0; i * info.block_size_tokens < num_tokens; ++i) {
     blocks.push_back(first + static_cast<BlockId>(i) * stride);
-    LOCKSTEP_CHECK(blocks.back() < info.kv_groups.front().num_blocks,
-                   "the test's pool is too small");
+    for (const KvGroupInfo& group : info.kv_groups) {
+      LOCKSTEP_CHECK(blocks.back() < group.num_blocks, "the test's pool is too small");
+    }
   }
   return blocks;
 }
 
 }  // namespace
+
+std::vector<std::vector<BlockId>> BlockTablesAt(const ForwardModelInfo& info, uint32_t position,
+                                                std::span<const BlockId> blocks) {
+  std::vector<std::vector<BlockId>> tables;
+  for (const KvGroupInfo& group : info.kv_groups) {
+    std::vector<BlockId>& table = tables.emplace_back(blocks.begin(), blocks.end());
+    if (tables.size() > 1) std::ranges::reverse(table);
+    const uint32_t window = group.window_tokens;
+    if (window == 0 || position < window) continue;
+    std::fill_n(table.begin(), (position + 1 - window) / info.block_size_tokens, kNeverRead);
+  }
+  return tables;
+}
 
 SequenceRunner::SequenceRunner(ForwardModel& model, std::span<const TokenId> tokens,
                                BlockId first_block, BlockId block_stride)
@@ -42,10 +59,11 @@ std::vector<float> SequenceRunner::RunInSteps(std::span<const uint32_t> step_len
   for (const uint32_t length : step_lengths) {
     std::vector<uint32_t> wanted(length);
     std::iota(wanted.begin(), wanted.end(), 0u);
+    const auto block_tables = BlockTablesAt(model_.info(), position, blocks_);
     const ForwardRow row = {.first_token = 0,
                             .num_tokens = length,
                             .first_position = position,
-                            .block_tables = {&blocks_, 1}};
+                            .block_tables = block_tables};
     model_.Forward({.token_ids = std::span(tokens_).subspan(position, length),
                     .rows = {&row, 1},
                     .logits_tokens = wanted},
@@ -72,10 +90,11 @@ std::vector<TokenId> DecodeGreedily(ForwardModel& model, std::span<const TokenId
   while (text.size() < num_tokens) {
     const uint32_t length = static_cast<uint32_t>(step.size());
     const uint32_t last = length - 1;
+    const auto block_tables = BlockTablesAt(model.info(), position, blocks);
     const ForwardRow row = {.first_token = 0,
                             .num_tokens = length,
                             .first_position = position,
-                            .block_tables = {&blocks, 1}};
+                            .block_tables = block_tables};
     model.Forward({.token_ids = step, .rows = {&row, 1}, .logits_tokens = {&last, 1}}, logits);
     position += length;
     text.push_back(BestToken(logits));

@@ -8,6 +8,12 @@
 
 namespace lockstep::worker {
 
+// A table for each KV group, for a row that begins at `position`: these blocks, and in the further
+// groups the same ones in reverse. Where all tokens of a block lie behind the row's window, the
+// table has no block, and must not be read.
+std::vector<std::vector<BlockId>> BlockTablesAt(const ForwardModelInfo& info, uint32_t position,
+                                                std::span<const BlockId> blocks);
+
 // Feeds one sequence to a model in steps of any length, with KV blocks of its own, and keeps the
 // logits.
 class SequenceRunner {

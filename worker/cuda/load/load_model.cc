@@ -38,9 +38,9 @@ absl::Status CheckOptions(const ModelOptions& options) {
   return absl::OkStatus();
 }
 
-std::vector<uint64_t> KernelConstants(const ModelSpec& spec) {
+std::vector<uint64_t> KernelConstants(const ModelPlan& plan) {
   std::vector<uint64_t> constants = {kCudaKernelVersion, kernels::kKeyTile};
-  const int64_t num_splits = kernels::NumAttentionSplits(spec.max_context_tokens);
+  const int64_t num_splits = kernels::NumAttentionSplits(plan.max_context_tokens);
   for (int64_t i = 0; i < num_splits; ++i) {
     constants.push_back(static_cast<uint64_t>(kernels::AttentionSplitBegin(i)));
   }
@@ -61,10 +61,10 @@ class Loader {
     }
     for (int64_t rank = 0; rank < degree; ++rank) {
       Parts& parts = *ranks_.emplace_back(std::make_unique<Parts>());
-      parts.spec = description.spec;
+      parts.plan = description.plan;
       parts.info = description.info;
       parts.rank = {.degree = degree, .rank = rank};
-      parts.share = ShareOf(parts.spec, parts.rank);
+      parts.share = ShareOf(parts.plan, parts.rank);
     }
   }
 
@@ -102,8 +102,7 @@ class Loader {
       return absl::OkStatus();
     }));
     const int64_t fewest = *std::min_element(num_blocks.begin(), num_blocks.end());
-    LOCKSTEP_RETURN_IF_ERROR(
-        OnRanks([&](Parts& parts) { return CreateKvPool(options_, fewest, parts); }));
+    LOCKSTEP_RETURN_IF_ERROR(OnRanks([&](Parts& parts) { return CreateKvPool(fewest, parts); }));
     Parts& first = *ranks_.front();
     return first.fused_pass.Upload(first.weights, first.kv_pool, first.stream);
   }
@@ -173,7 +172,7 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
   LOCKSTEP_ASSIGN_OR_RETURN(
       const ModelDescription description,
       DescribeModel(path, options, fmt::format("cuda-sm_{}", kComputeCapability)));
-  if (absl::Status status = CheckCudaSpec(description.spec, options.tensor_parallel);
+  if (absl::Status status = CheckCudaPlan(description.plan, options.tensor_parallel);
       !status.ok()) {
     return Annotate(status, path);
   }
@@ -189,9 +188,9 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaModel> model, loader.Finish());
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<CudaForwardModel> probe,
                             CudaForwardModel::Create(*model));
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const uint64_t numerics_id,
-      CheckNumerics(*probe, options, KernelConstants(model->spec()), loader.rope_hash()));
+  LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t numerics_id,
+                            CheckNumerics(*probe, model->plan(), options,
+                                          KernelConstants(model->plan()), loader.rope_hash()));
   model->set_numerics_id(numerics_id);
   options.Report("self-check", 1.0);
   return model;

@@ -92,21 +92,22 @@ absl::Status LoadWeights(const WeightSource& source, const ModelOptions& options
           },
       .commit_unpacked = CommitToDevice("weights", parts.unpacked_memory)};
   LOCKSTEP_ASSIGN_OR_RETURN(parts.weights,
-                            LoadModelWeights(parts.spec, source, loader, threads, report));
+                            LoadModelWeights(parts.plan, source, loader, threads, report));
   parts.info.weights_fingerprint = source.Fingerprint();
   return absl::OkStatus();
 }
 
 absl::Status CreateState(const ModelOptions& options, Parts& parts) {
-  const ModelSpec& spec = parts.spec;
-  const ModelSpec& share = parts.share;
+  const ModelPlan& plan = parts.plan;
+  const AttentionPlan& attention = parts.share.kinds.front().attention;
   const int64_t max_slots = options.max_slots;
-  parts.prefill_planner = kernels::PrefillPlanner(share.num_heads, share.num_kv_heads,
-                                                  spec.head_dim, parts.stream.num_multiprocessors);
+  parts.prefill_planner =
+      kernels::PrefillPlanner(attention.num_heads, attention.num_kv_heads, attention.head_dim,
+                              parts.stream.num_multiprocessors);
   Arena arena;
   const auto lay_out = [&] {
     parts.slots.num_slots = max_slots;
-    parts.slots.max_blocks = (spec.max_context_tokens + kKvBlockTokens - 1) / kKvBlockTokens;
+    parts.slots.max_blocks = (plan.max_context_tokens + kKvBlockTokens - 1) / kKvBlockTokens;
     parts.slots.last_token = arena.Take<TokenId>(max_slots);
     parts.slots.position = arena.Take<uint32_t>(max_slots);
     parts.slots.active = arena.Take<uint32_t>(max_slots);
@@ -116,19 +117,20 @@ absl::Status CreateState(const ModelOptions& options, Parts& parts) {
     parts.max_prefill_tiles = parts.prefill_planner.MaxTiles(options.max_step_tokens, max_slots);
     parts.tiles = arena.Take<kernels::PrefillTile>(parts.max_prefill_tiles);
     parts.prefill_scratch = arena.Take<float>(parts.prefill_planner.ScratchElements());
-    parts.logits = arena.Take<float>(options.max_logits_rows * spec.vocab_size);
+    parts.logits = arena.Take<float>(options.max_logits_rows * plan.vocab_size);
     parts.logits_columns =
         parts.rank.degree == 1
             ? parts.logits
-            : arena.Take<float>(options.max_logits_rows * parts.rank.Share(spec.vocab_size));
-    parts.rope_cos = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
-    parts.rope_sin = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
+            : arena.Take<float>(options.max_logits_rows * parts.rank.Share(plan.vocab_size));
+    parts.rope_cos = arena.Take<float>(plan.max_context_tokens * attention.head_dim / 2);
+    parts.rope_sin = arena.Take<float>(plan.max_context_tokens * attention.head_dim / 2);
     parts.attention_plan = arena.Take<int32_t>(kernels::DecodePlanElements(max_slots));
-    parts.attention_partials = arena.Take<float>(kernels::DecodePartialElements(
-        max_slots, share.num_heads, share.num_kv_heads, spec.head_dim, spec.max_context_tokens));
+    parts.attention_partials = arena.Take<float>(
+        kernels::DecodePartialElements(max_slots, attention.num_heads, attention.num_kv_heads,
+                                       attention.head_dim, plan.max_context_tokens));
     parts.attention_arrivals =
-        arena.Take<uint32_t>(kernels::DecodeArrivalElements(max_slots, share.num_kv_heads));
-    parts.fused_pass.TakeMemory(spec.max_context_tokens, arena);
+        arena.Take<uint32_t>(kernels::DecodeArrivalElements(max_slots, attention.num_kv_heads));
+    parts.fused_pass.TakeMemory(plan.max_context_tokens, arena);
   };
   lay_out();
   LOCKSTEP_RETURN_IF_ERROR(
@@ -140,13 +142,14 @@ absl::Status CreateState(const ModelOptions& options, Parts& parts) {
 
 // Returns the table's hash.
 absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
-  const kernels::RopeTable table = MakeRotation(parts.spec);
+  const std::vector<kernels::RopeTable> tables = MakeRotations(parts.plan);
+  const kernels::RopeTable& table = tables.front();
   const size_t num_bytes = table.cos.size() * sizeof(float);
   LOCKSTEP_RETURN_IF_CUDA_ERROR(
       cudaMemcpy(parts.rope_cos, table.cos.data(), num_bytes, cudaMemcpyHostToDevice));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(
       cudaMemcpy(parts.rope_sin, table.sin.data(), num_bytes, cudaMemcpyHostToDevice));
-  return HashOf(table);
+  return HashOf(tables);
 }
 
 // Each size and storage of packed matrices once. Products of several storages count as one, however
@@ -167,7 +170,6 @@ absl::Status CheckPackedWeights(const ModelOptions& options, const Parts& parts)
 }
 
 absl::Status PrepareGemm(const ModelOptions& options, Parts& parts) {
-  const ModelSpec& spec = parts.spec;
   LOCKSTEP_ASSIGN_OR_RETURN(parts.gemm, kernels::CudaGemm::Create());
   parts.fuses_activation = options.fuse_activation;
   parts.fuses_exchange = options.fuse_exchange;
@@ -176,17 +178,18 @@ absl::Status PrepareGemm(const ModelOptions& options, Parts& parts) {
   if (!options.check_reduction_contract) return absl::OkStatus();
   LOCKSTEP_RETURN_IF_ERROR(CheckPackedWeights(options, parts));
   std::vector<kernels::GemmShape> shapes;
-  for (const LayerPart part : EnumValues<LayerPart>()) {
-    const PartWeights& weights = parts.weights.layers.front()[part];
-    if (!weights.matrix.exists()) continue;
-    shapes.push_back({.n = weights.matrix.n,
-                      .k = weights.matrix.k,
-                      .has_bias = weights.bias != nullptr,
-                      .gated = part == LayerPart::kMlpInput && spec.mlp == MlpKind::kSwiGlu,
+  const LayerKind& kind = parts.share.kinds.front();
+  for (const LayerPart name : EnumValues<LayerPart>()) {
+    const Part& part = kind.parts[name];
+    if (!part.exists() || part.kind != PartKind::kLinear) continue;
+    shapes.push_back({.n = part.num_outputs,
+                      .k = part.num_inputs,
+                      .has_bias = part.has_bias,
+                      .gated = name == LayerPart::kMlpInput && kind.mlp.kind == MlpKind::kSwiGlu,
                       .max_rows = options.max_step_tokens});
   }
-  shapes.push_back({.n = parts.rank.Share(spec.vocab_size),
-                    .k = spec.hidden_size,
+  shapes.push_back({.n = parts.rank.Share(parts.plan.vocab_size),
+                    .k = parts.plan.hidden_size,
                     .f32_output = true,
                     .max_rows = options.max_logits_rows});
   for (const kernels::GemmShape& shape : shapes) {
@@ -199,13 +202,6 @@ absl::Status PrepareGemm(const ModelOptions& options, Parts& parts) {
     LOCKSTEP_RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
-}
-
-KvPoolShape KvShape(const ModelOptions& options, const Parts& parts) {
-  return {.num_layers = parts.share.num_layers,
-          .num_blocks = options.num_kv_blocks,
-          .num_kv_heads = parts.share.num_kv_heads,
-          .head_dim = parts.share.head_dim};
 }
 
 }  // namespace
@@ -229,13 +225,13 @@ absl::Status OpenDevice(int device, const ModelOptions& options, CudaModel::Part
 
 absl::StatusOr<uint64_t> LoadRank(const WeightSource& source, const ModelOptions& options,
                                   CudaModel::Parts& parts) {
-  LOCKSTEP_RETURN_IF_ERROR(parts.fused_pass.Choose(options, parts.spec, parts.rank, parts.stream));
+  LOCKSTEP_RETURN_IF_ERROR(parts.fused_pass.Choose(options, parts.plan, parts.rank, parts.stream));
   LOCKSTEP_RETURN_IF_ERROR(LoadWeights(source, options, parts));
   if (LargestPackedLayerMatrix(parts.weights) > 0) parts.fused_pass = FusedPass();
   LOCKSTEP_ASSIGN_OR_RETURN(
       parts.workspace,
       Workspace::Create(
-          parts.spec, parts.rank, options.max_step_tokens, options.max_logits_rows,
+          parts.plan, parts.rank, options.max_step_tokens, options.max_logits_rows,
           CommitToDevice("workspace of a step (a smaller --max-step-tokens needs less)",
                          parts.workspace_memory)));
   LOCKSTEP_RETURN_IF_ERROR(CreateState(options, parts));
@@ -246,31 +242,28 @@ absl::StatusOr<uint64_t> LoadRank(const WeightSource& source, const ModelOptions
 }
 
 absl::StatusOr<int64_t> CountKvBlocks(const ModelOptions& options, const CudaModel::Parts& parts) {
-  const KvPoolShape shape = KvShape(options, parts);
-  if (shape.num_blocks != 0) return shape.num_blocks;
+  if (options.num_kv_blocks != 0) return options.num_kv_blocks;
+  const uint64_t block_bytes = parts.share.kv_groups.front().CudaBlockBytes();
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes));
-  const size_t reserved_bytes = options.reserved_bytes ? options.reserved_bytes(parts.spec) : 0;
+  const size_t reserved_bytes = options.reserved_bytes ? options.reserved_bytes(parts.plan) : 0;
   const double usable_bytes =
       static_cast<double>(free_bytes - std::min(free_bytes, reserved_bytes)) *
       options.memory_fraction;
-  const auto num_blocks =
-      static_cast<int64_t>(usable_bytes / static_cast<double>(CudaKvPool::BlockBytes(shape)));
+  const auto num_blocks = static_cast<int64_t>(usable_bytes / static_cast<double>(block_bytes));
   if (num_blocks < 2) {
     return ResourceExhausted(
         "{} bytes of device memory are free beside the weights; a KV block takes {}, and at "
         "least 2 are needed",
-        free_bytes, CudaKvPool::BlockBytes(shape));
+        free_bytes, block_bytes);
   }
   return num_blocks;
 }
 
-absl::Status CreateKvPool(const ModelOptions& options, int64_t num_blocks,
-                          CudaModel::Parts& parts) {
-  KvPoolShape shape = KvShape(options, parts);
-  shape.num_blocks = num_blocks;
-  LOCKSTEP_ASSIGN_OR_RETURN(parts.kv_pool, CudaKvPool::Create(shape));
+absl::Status CreateKvPool(int64_t num_blocks, CudaModel::Parts& parts) {
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.kv_pool,
+                            CudaKvPool::Create(parts.share.kv_groups.front(), num_blocks));
   parts.info.kv_groups.front().num_blocks = static_cast<uint32_t>(num_blocks);
   return absl::OkStatus();
 }

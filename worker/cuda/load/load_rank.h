@@ -9,7 +9,7 @@
 #include "worker/model/loading.h"
 #include "worker/model/weights/weight_source.h"
 
-// The steps of loading one rank of a model, in this order, on the rank's thread. `parts` has spec,
+// The steps of loading one rank of a model, in this order, on the rank's thread. `parts` has plan,
 // info, rank and share.
 namespace lockstep::worker {
 
@@ -26,6 +26,6 @@ absl::StatusOr<uint64_t> LoadRank(const WeightSource& source, const ModelOptions
 // KV blocks that the options ask for, or for which the device has room. RESOURCE_EXHAUSTED if there
 // is room for less than two.
 absl::StatusOr<int64_t> CountKvBlocks(const ModelOptions& options, const CudaModel::Parts& parts);
-absl::Status CreateKvPool(const ModelOptions& options, int64_t num_blocks, CudaModel::Parts& parts);
+absl::Status CreateKvPool(int64_t num_blocks, CudaModel::Parts& parts);
 
 }  // namespace lockstep::worker

@@ -14,14 +14,30 @@
 namespace lockstep::worker {
 namespace {
 
+// All layers of a pass are computed in one way.
+absl::Status CheckKinds(const ModelPlan& plan) {
+  if (const int64_t window_tokens = plan.ShortestWindow(); window_tokens > 0) {
+    return Unimplemented("layers with a window of {} tokens: the CUDA kernels have none yet",
+                         window_tokens);
+  }
+  if (plan.rotations.size() > 1) {
+    return Unimplemented("layers with {} different rotations: the CUDA backend has one table",
+                         plan.rotations.size());
+  }
+  if (plan.kinds.size() > 1) {
+    return Unimplemented("layers of {} kinds: the CUDA backend takes one", plan.kinds.size());
+  }
+  return absl::OkStatus();
+}
+
 // Ranks exchange rows in pieces of 16 bytes.
-absl::Status CheckShares(const ModelSpec& spec, int64_t degree) {
+absl::Status CheckShares(const ModelPlan& plan, int64_t degree) {
   constexpr int64_t kBFloat16s = 8;
   constexpr int64_t kFloats = 4;
   const std::tuple<std::string_view, int64_t, int64_t> shares[] = {
-      {"hidden size", spec.hidden_size, kBFloat16s},
-      {"intermediate size", spec.intermediate_size, kBFloat16s},
-      {"vocabulary", spec.vocab_size, kFloats}};
+      {"hidden size", plan.hidden_size, kBFloat16s},
+      {"intermediate size", plan.kinds.front().mlp.intermediate_size, kBFloat16s},
+      {"vocabulary", plan.vocab_size, kFloats}};
   for (const auto& [name, size, unit] : shares) {
     if (size / degree % unit != 0) {
       return Unimplemented(
@@ -34,17 +50,20 @@ absl::Status CheckShares(const ModelSpec& spec, int64_t degree) {
 
 }  // namespace
 
-absl::Status CheckCudaSpec(const ModelSpec& spec, int64_t degree) {
+absl::Status CheckCudaPlan(const ModelPlan& plan, int64_t degree) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckKinds(plan));
+  const LayerKind& kind = plan.kinds.front();
+  const AttentionPlan& attention = kind.attention;
   constexpr std::array<int64_t, 7> kHeadDims = {16, 32, 64, 80, 96, 128, 256};
-  if (std::find(kHeadDims.begin(), kHeadDims.end(), spec.head_dim) == kHeadDims.end()) {
-    return Unimplemented("head size is {}, the CUDA kernels take {}", spec.head_dim,
+  if (std::find(kHeadDims.begin(), kHeadDims.end(), attention.head_dim) == kHeadDims.end()) {
+    return Unimplemented("head size is {}, the CUDA kernels take {}", attention.head_dim,
                          fmt::join(kHeadDims, ", "));
   }
-  if (spec.num_heads / spec.num_kv_heads > 16) {
+  if (attention.num_heads / attention.num_kv_heads > 16) {
     return Unimplemented("{} heads share a KV head, the CUDA kernels take at most 16",
-                         spec.num_heads / spec.num_kv_heads);
+                         attention.num_heads / attention.num_kv_heads);
   }
-  for (const int64_t size : {spec.hidden_size, spec.intermediate_size}) {
+  for (const int64_t size : {plan.hidden_size, kind.mlp.intermediate_size}) {
     if (size % 8 != 0) {
       return Unimplemented(
           "a hidden or intermediate size is {}, the CUDA kernels need a multiple "
@@ -52,15 +71,15 @@ absl::Status CheckCudaSpec(const ModelSpec& spec, int64_t degree) {
           size);
     }
   }
-  if (spec.hidden_size > kernels::kMaxDeviceRowSize) {
-    return Unimplemented("hidden size is {}, the CUDA kernels take at most {}", spec.hidden_size,
+  if (plan.hidden_size > kernels::kMaxDeviceRowSize) {
+    return Unimplemented("hidden size is {}, the CUDA kernels take at most {}", plan.hidden_size,
                          kernels::kMaxDeviceRowSize);
   }
-  if (spec.vocab_size > kernels::kMaxDeviceVocab) {
+  if (plan.vocab_size > kernels::kMaxDeviceVocab) {
     return Unimplemented("the vocabulary has {} tokens, the CUDA kernels take at most {}",
-                         spec.vocab_size, kernels::kMaxDeviceVocab);
+                         plan.vocab_size, kernels::kMaxDeviceVocab);
   }
-  return degree == 1 ? absl::OkStatus() : CheckShares(spec, degree);
+  return degree == 1 ? absl::OkStatus() : CheckShares(plan, degree);
 }
 
 absl::StatusOr<std::vector<int>> RankDevicesOf(const ModelOptions& options) {

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "worker/model/layout/model_spec.h"
 #include "worker/model/loading.h"
+#include "worker/model/plan/model_plan.h"
 
 namespace lockstep::worker {
 
@@ -13,7 +13,7 @@ inline constexpr int kMaxCudaRanks = 8;  // GPUs of one machine
 
 // Limits of the CUDA kernels, beyond those of every backend. UNIMPLEMENTED names what they do not
 // take, also if only a rank's share of it is too small or uneven. `degree` passed CheckDegree.
-absl::Status CheckCudaSpec(const ModelSpec& spec, int64_t degree);
+absl::Status CheckCudaPlan(const ModelPlan& plan, int64_t degree);
 
 // The device of each rank. UNIMPLEMENTED for too many ranks, INVALID_ARGUMENT if the options
 // list another number of devices.

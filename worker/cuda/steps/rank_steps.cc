@@ -27,7 +27,7 @@ absl::Status CudaRankSteps::CaptureGraphs(int64_t max_keys) {
   LOCKSTEP_RETURN_IF_ERROR(graphs_.Prepare(max_keys));
   // A kernel is loaded when it first runs. Run the kernels that no graph above contains now, so
   // that no request waits for their loading.
-  const int64_t vocab_size = model_.spec().vocab_size;
+  const int64_t vocab_size = model_.plan().vocab_size;
   LOCKSTEP_RETURN_IF_ERROR(
       kernels::DescribeRows(model_.stream(), {.logits = model_.logits(),
                                               .row_stride = vocab_size,

@@ -8,7 +8,7 @@ namespace {
 
 absl::Status Sample(const CudaModel& model, const CudaStepMemory& memory, const SampledRows& rows,
                     bool describes) {
-  const int64_t vocab_size = model.spec().vocab_size;
+  const int64_t vocab_size = model.plan().vocab_size;
   if (rows.num_rows > 0) {
     LOCKSTEP_RETURN_IF_ERROR(
         kernels::SampleRows(model.stream(), {.logits = model.logits(),
@@ -37,7 +37,7 @@ absl::Status Sample(const CudaModel& model, const CudaStepMemory& memory, const 
 
 absl::Status EnqueueRound(CudaModel& model, const CudaStepMemory& memory, CudaBatch batch,
                           const SampledRows& rows, const DescribedPrompts& prompts) {
-  const int64_t vocab_size = model.spec().vocab_size;
+  const int64_t vocab_size = model.plan().vocab_size;
   const bool is_first = model.tensor_rank().rank == 0;
   const bool describes = is_first && rows.describes;
   batch.begin_ns = memory.begin_ns;

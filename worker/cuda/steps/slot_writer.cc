@@ -136,7 +136,7 @@ absl::Status EnqueueSlotChanges(const CudaModel& model, const CudaStepMemory& me
   return kernels::CountTokens(model.stream(), {.updates = staging.count_updates,
                                                .tokens = memory.host_known_tokens,
                                                .num_updates = changes.num_count_updates,
-                                               .vocab_size = model.spec().vocab_size,
+                                               .vocab_size = model.plan().vocab_size,
                                                .token_counts = memory.token_counts});
 }
 

@@ -113,7 +113,7 @@ absl::StatusOr<std::unique_ptr<CudaStepMemory>> CudaStepMemory::Create(
 
   Arena device;
   const DeviceShape shape = {model.slots().num_slots, model.info().max_logits_rows,
-                             model.spec().vocab_size};
+                             model.plan().vocab_size};
   m.LayOutDevice(shape, device);
   LOCKSTEP_ASSIGN_OR_RETURN(
       m.device_,

@@ -15,7 +15,18 @@ Flow::Flow(const PassContext& context, DecoderOps& ops, int64_t num_tokens)
       residual_(context.workspace->residual),
       attention_(context.workspace->attention) {}
 
-absl::Status Flow::Select(const uint32_t* rows, int64_t num_rows) {
+Layer Flow::LayerAt(int64_t index) {
+  const LayerKind& kind = plan().KindOf(index);
+  return {.kind = kind,
+          .share = context_.share->KindOf(index),
+          .weights = weights().layers[static_cast<size_t>(index)],
+          .rotation = context_.rotations[kind.attention.rotation],
+          .kv_inputs = workspace().kv_inputs[kind.attention.kv_group],
+          .kv = ops_.KvLayer(kind.attention.kv_group,
+                             plan().layers[static_cast<size_t>(index)].index_in_group)};
+}
+
+absl::Status Flow::Select(const Layer& layer, const uint32_t* rows, int64_t num_rows) {
   const auto select = [&](const BFloat16* from, BFloat16* to, int64_t size) {
     return ops_.GatherRows({.table = from,
                             .indices = rows,
@@ -24,8 +35,9 @@ absl::Status Flow::Select(const uint32_t* rows, int64_t num_rows) {
                             .num_rows = num_rows,
                             .size = size});
   };
-  LOCKSTEP_RETURN_IF_ERROR(select(residual_, workspace().last_residual, spec().hidden_size));
-  LOCKSTEP_RETURN_IF_ERROR(select(attention_, workspace().last_attention, spec().q_size()));
+  LOCKSTEP_RETURN_IF_ERROR(select(residual_, workspace().last_residual, plan().hidden_size));
+  LOCKSTEP_RETURN_IF_ERROR(
+      select(attention_, workspace().last_attention, layer.kind.attention.q_size()));
   num_rows_ = num_rows;
   residual_ = workspace().last_residual;
   attention_ = workspace().last_attention;

@@ -4,27 +4,43 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/core/bfloat16.h"
 #include "kernels/gemm/gemm.h"
 #include "worker/comm/all_gather.h"
 #include "worker/model/layers/ops.h"
 #include "worker/model/layers/workspace.h"
-#include "worker/model/layout/model_spec.h"
-#include "worker/model/layout/tensor_rank.h"
+#include "worker/model/plan/model_plan.h"
+#include "worker/model/plan/tensor_rank.h"
 #include "worker/model/weights/weights.h"
 
 namespace lockstep::worker {
 
+// Cosines and sines of one of the plan's rotations.
+struct Rotation {
+  const float* cos = nullptr;  // [max_context_tokens, head_dim / 2]
+  const float* sin = nullptr;
+};
+
 // What a pass computes with. Everything outlives the pass. Pointers are to the backend's memory.
 struct PassContext {
-  const ModelSpec* spec = nullptr;   // of the whole model
-  const ModelSpec* share = nullptr;  // of this rank, ShareOf(spec, rank)
+  const ModelPlan* plan = nullptr;   // of the whole model
+  const ModelPlan* share = nullptr;  // of this rank, ShareOf(plan, rank)
   TensorRank rank = {};
   const ModelWeights* weights = nullptr;
   const Workspace* workspace = nullptr;
-  const float* rope_cos = nullptr;  // [max_context_tokens, head_dim / 2]
-  const float* rope_sin = nullptr;
+  std::span<const Rotation> rotations = {};
+};
+
+// One layer, as its parts see it.
+struct Layer {
+  const LayerKind& kind;   // of the whole model
+  const LayerKind& share;  // of this rank
+  const LayerWeights& weights;
+  const Rotation& rotation;
+  const KvInputs& kv_inputs;
+  kernels::PagedKv kv;  // of this rank's heads
 };
 
 // The rows of one pass on their way through the parts of the layers: which rows they are, what is
@@ -35,8 +51,8 @@ class Flow {
   // The rows are all tokens of the batch.
   Flow(const PassContext& context, DecoderOps& ops, int64_t num_tokens);
 
-  const ModelSpec& spec() const { return *context_.spec; }
-  const ModelSpec& share() const { return *context_.share; }
+  const ModelPlan& plan() const { return *context_.plan; }
+  Layer LayerAt(int64_t index);
   const ModelWeights& weights() const { return *context_.weights; }
   const Workspace& workspace() const { return *context_.workspace; }
   const PassContext& context() const { return context_; }
@@ -45,8 +61,9 @@ class Flow {
   int64_t num_rows() const { return num_rows_; }
   kernels::BFloat16* residual() const { return residual_; }    // [num_rows, hidden_size]
   kernels::BFloat16* attention() const { return attention_; }  // [num_rows, q_size]
-  // From here on the rows are these: `rows` are indices of rows, [num_rows].
-  absl::Status Select(const uint32_t* rows, int64_t num_rows);
+  // From here on the rows are these: `rows` are indices of rows, [num_rows]. The attention of the
+  // layer is in place.
+  absl::Status Select(const Layer& layer, const uint32_t* rows, int64_t num_rows);
 
   // What the next norm adds to the residual.
   enum class Delta {

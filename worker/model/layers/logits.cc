@@ -5,7 +5,7 @@ namespace lockstep::worker {
 absl::Status MultiplyLogits(const PassContext& context, DecoderOps& ops, int64_t num_rows,
                             const LogitsColumns& logits) {
   return ops.Gemm({.input = context.workspace->normed,
-                   .input_stride = context.spec->hidden_size,
+                   .input_stride = context.plan->hidden_size,
                    .weights = context.weights->model[ModelPart::kLmHead].matrix,
                    .output_f32 = logits.data,
                    .output_stride = logits.stride,

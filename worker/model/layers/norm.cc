@@ -5,24 +5,24 @@
 namespace lockstep::worker {
 
 absl::Status Normalize(Flow& flow, const PartWeights& norm) {
-  const ModelSpec& spec = flow.spec();
+  const ModelPlan& plan = flow.plan();
   const Workspace& workspace = flow.workspace();
   const Flow::Delta delta = flow.TakePending();
   const kernels::BFloat16* const added = delta == Flow::Delta::kNone ? nullptr : workspace.delta;
   const bool gathers = delta == Flow::Delta::kColumns && flow.context().rank.degree > 1;
-  if (spec.norm == NormKind::kRms) {
+  if (plan.norm == NormKind::kRms) {
     const kernels::RmsNormParams params = {.input = flow.residual(),
                                            .delta = added,
                                            .residual_out = flow.residual(),
                                            .weight = norm.vector,
                                            .output = workspace.normed,
                                            .num_rows = flow.num_rows(),
-                                           .size = spec.hidden_size,
-                                           .eps = spec.norm_eps};
+                                           .size = plan.hidden_size,
+                                           .eps = plan.norm_eps};
     if (!gathers) return flow.ops().RmsNorm(params);
-    return flow.ops().GatherRmsNorm(flow.NextExchange(workspace.delta, spec.hidden_size), params);
+    return flow.ops().GatherRmsNorm(flow.NextExchange(workspace.delta, plan.hidden_size), params);
   }
-  if (gathers) LOCKSTEP_RETURN_IF_ERROR(flow.Gather(workspace.delta, spec.hidden_size));
+  if (gathers) LOCKSTEP_RETURN_IF_ERROR(flow.Gather(workspace.delta, plan.hidden_size));
   return flow.ops().LayerNorm({.input = flow.residual(),
                                .delta = added,
                                .residual_out = flow.residual(),
@@ -30,8 +30,8 @@ absl::Status Normalize(Flow& flow, const PartWeights& norm) {
                                .bias = norm.bias,
                                .output = workspace.normed,
                                .num_rows = flow.num_rows(),
-                               .size = spec.hidden_size,
-                               .eps = spec.norm_eps});
+                               .size = plan.hidden_size,
+                               .eps = plan.norm_eps});
 }
 
 }  // namespace lockstep::worker

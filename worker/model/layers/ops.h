@@ -14,6 +14,7 @@
 #include "kernels/norm/rms_norm.h"
 #include "kernels/rope/rotary_append.h"
 #include "worker/comm/all_gather.h"
+#include "worker/model/plan/layer_kind.h"
 
 namespace lockstep::worker {
 
@@ -23,6 +24,7 @@ struct AttentionInputs {
   int64_t query_stride = 0;                  // elements between tokens
   kernels::BFloat16* output = nullptr;       // [num_tokens, num_heads * head_dim]
   kernels::PagedKv kv;
+  const AttentionPlan* attention = nullptr;  // this rank's share
 };
 
 // The ops of a backend, on its stream. They run, or are enqueued, in the order of the calls. Only
@@ -55,8 +57,8 @@ class DecoderOps {
     LOCKSTEP_RETURN_IF_ERROR(AllGather(params));
     return RmsNorm(norm);
   }
-  // K and V of one layer, of this rank's heads.
-  virtual kernels::PagedKv KvLayer(int64_t layer) = 0;
+  // K and V of the layer that has this index in its KV group, of this rank's heads.
+  virtual kernels::PagedKv KvLayer(size_t kv_group, int64_t index) = 0;
 };
 
 // The ops that need only a stream: a kernels::Stream or a kernels::CudaStream.

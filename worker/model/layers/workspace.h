@@ -4,21 +4,29 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "kernels/attention/paged_attention.h"
 #include "kernels/core/bfloat16.h"
 #include "worker/memory/arena.h"
-#include "worker/model/layout/model_spec.h"
-#include "worker/model/layout/tensor_rank.h"
+#include "worker/model/plan/model_plan.h"
+#include "worker/model/plan/tensor_rank.h"
 
 namespace lockstep::worker {
 
+// Where the tokens of a step lie in the pool of one KV group.
+struct KvInputs {
+  uint64_t* kv_slots = nullptr;                     // [T]: block * 16 + token in block
+  kernels::AttentionSequence* sequences = nullptr;  // [T]
+};
+
 // All intermediate values of a rank's forward pass, allocated once for the largest step. T stands
-// for max_step_tokens, L for max_logits_rows, R for the number of ranks.
+// for max_step_tokens, L for max_logits_rows, R for the number of ranks. If kinds of layers differ
+// in a size, there is room for the largest.
 struct Workspace {
   // `commit` gives the measured arena its memory; by default, host memory.
   static absl::StatusOr<Workspace> Create(
-      const ModelSpec& spec, const TensorRank& rank, int64_t max_step_tokens,
+      const ModelPlan& plan, const TensorRank& rank, int64_t max_step_tokens,
       int64_t max_logits_rows,
       const std::function<absl::Status(Arena&)>& commit = [](Arena& arena) {
         return arena.Commit();
@@ -38,8 +46,7 @@ struct Workspace {
   kernels::BFloat16* last_residual = nullptr;   // [L, hidden_size]: rows whose logits are wanted
   kernels::BFloat16* last_attention = nullptr;  // [L, q_size]
   uint32_t* positions = nullptr;                // [T]
-  uint64_t* kv_slots = nullptr;                 // [T]
-  kernels::AttentionSequence* sequences = nullptr;  // [T]
+  std::vector<KvInputs> kv_inputs;              // by KV group
 };
 
 }  // namespace lockstep::worker

@@ -156,11 +156,11 @@ LoadProgress PartOf(const LoadProgress& progress, double begin, double end) {
 
 }  // namespace
 
-absl::StatusOr<ModelWeights> LoadModelWeights(const ModelSpec& spec, const WeightSource& source,
+absl::StatusOr<ModelWeights> LoadModelWeights(const ModelPlan& model, const WeightSource& source,
                                               const WeightLoader& loader,
                                               kernels::ThreadPool& threads,
                                               const LoadProgress& progress) {
-  LOCKSTEP_ASSIGN_OR_RETURN(WeightPlan plan, PlanWeights(spec, source, loader.storage));
+  LOCKSTEP_ASSIGN_OR_RETURN(WeightPlan plan, PlanWeights(model, source, loader.storage));
   int64_t packed_elements = 0, other_elements = 0;
   for (const PackTask& pack : plan.packs) packed_elements += NumElements(pack);
   for (const LoadTask& task : plan.tasks) other_elements += task.num_rows * task.num_columns;

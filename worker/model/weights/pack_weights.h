@@ -28,7 +28,7 @@ struct WeightLoader {
 // Threads that pack hold at most 2^30 codes together, or one matrix. A code takes up to three bytes
 // meanwhile. Logs for how many products the weights become bf16, and the first reason.
 // INVALID_ARGUMENT names the tensors that are wrong.
-absl::StatusOr<ModelWeights> LoadModelWeights(const ModelSpec& spec, const WeightSource& source,
+absl::StatusOr<ModelWeights> LoadModelWeights(const ModelPlan& model, const WeightSource& source,
                                               const WeightLoader& loader,
                                               kernels::ThreadPool& threads,
                                               const LoadProgress& progress);

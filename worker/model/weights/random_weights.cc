@@ -1,11 +1,10 @@
 #include "worker/model/weights/random_weights.h"
 
 #include <cmath>
-#include <functional>
-#include <string_view>
 #include <utility>
 
 #include "common/hash.h"
+#include "worker/model/plan/tensor_names.h"
 
 namespace lockstep::worker {
 namespace {
@@ -48,18 +47,18 @@ class TensorList {
   std::vector<RandomTensorShape> tensors_;
 };
 
-void AddPart(const Part& part, const TensorNames& names,
-             const std::function<std::string(std::string_view, std::string_view)>& name_of,
-             TensorList& list) {
-  for (const TensorPiece& piece : part.pieces) {
-    const std::string_view stem = names.*piece.name;
+void AddPart(const Part& part, const TensorNaming& naming, TensorList& list) {
+  if (!part.exists()) return;
+  const bool transposed = naming.IsTransposed(part);
+  for (const TensorPiece& piece : naming.PiecesOf(part)) {
+    std::string name = naming.NameOf(piece.name, "weight");
     if (part.kind == PartKind::kNorm) {
-      list.AddNorm(name_of(stem, "weight"), piece.num_outputs);
+      list.AddNorm(std::move(name), piece.num_outputs);
     } else {
-      list.AddMatrix(name_of(stem, "weight"), piece.num_outputs, part.num_inputs, part.transposed);
-      if (part.kind == PartKind::kLinear && !part.transposed) list.MarkLinear();
+      list.AddMatrix(std::move(name), piece.num_outputs, part.num_inputs, transposed);
+      if (part.kind == PartKind::kLinear && !transposed) list.MarkLinear();
     }
-    if (part.has_bias) list.AddBias(name_of(stem, "bias"), piece.num_outputs);
+    if (part.has_bias) list.AddBias(naming.NameOf(piece.name, "bias"), piece.num_outputs);
   }
 }
 
@@ -77,20 +76,17 @@ void FillRandom(const RandomTensor& tensor, uint64_t first, std::span<float> val
   }
 }
 
-std::vector<RandomTensorShape> RandomTensors(const ModelLayout& layout, bool tied_embeddings,
+std::vector<RandomTensorShape> RandomTensors(const ModelPlan& plan, const TensorNames& names,
                                              uint64_t seed) {
-  const TensorNames& names = layout.names;
   TensorList list(seed);
   for (const ModelPart part : EnumValues<ModelPart>()) {
-    if (part == ModelPart::kLmHead && tied_embeddings) continue;
-    AddPart(layout.model[part], names, ModelTensorName, list);
+    if (part == ModelPart::kLmHead && plan.tied_embeddings) continue;
+    AddPart(plan.parts[part], {.names = names}, list);
   }
-  for (int64_t layer = 0; layer < layout.num_layers; ++layer) {
-    const auto name_of = [&names, layer](std::string_view stem, std::string_view ending) {
-      return LayerTensorName(names, layer, stem, ending);
-    };
+  for (int64_t layer = 0; layer < plan.num_layers(); ++layer) {
+    const LayerKind& kind = plan.KindOf(layer);
     for (const LayerPart part : EnumValues<LayerPart>()) {
-      AddPart(layout.layer[part], names, name_of, list);
+      AddPart(kind.parts[part], {.names = names, .layer = layer}, list);
     }
   }
   return list.Take();

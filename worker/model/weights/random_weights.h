@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/model/layout/model_layout.h"
+#include "worker/model/plan/model_plan.h"
 
 // Weights without a checkpoint: any published architecture can then be measured and tested. They
 // are scaled so that activations stay in the range of a trained model's: a matrix has standard
@@ -30,9 +30,9 @@ struct RandomTensorShape {
   bool is_linear = false;  // a matrix of a product, [outputs, inputs]
 };
 
-// Every tensor of the layout. Equal seeds give equal values, and each tensor has values of its own.
-// With tied embeddings the logits' matrix is left out.
-std::vector<RandomTensorShape> RandomTensors(const ModelLayout& layout, bool tied_embeddings,
+// Every tensor of the model, by these names. Equal seeds give equal values, and each tensor has
+// values of its own. With tied embeddings the logits' matrix is left out.
+std::vector<RandomTensorShape> RandomTensors(const ModelPlan& plan, const TensorNames& names,
                                              uint64_t seed);
 
 }  // namespace lockstep::worker

@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "kernels/formats/stack_rows.h"
 #include "kernels/gemm/packed_matrix.h"
+#include "worker/model/plan/tensor_names.h"
 
 namespace lockstep::worker {
 namespace {
@@ -19,9 +20,6 @@ using kernels::PackedElements;
 
 constexpr size_t kMaxListedProblems = 8;
 constexpr size_t kMaxListedUnused = 2;  // places kept for unused tensors, if there are any
-
-// The full name of a tensor, from its stem and "weight" or "bias".
-using NameOf = std::function<std::string(std::string_view stem, std::string_view ending)>;
 
 bool IsPackable(const LoadTask& task) {
   return task.tensor != nullptr && HasCodes(*task.tensor) && !task.transposed;
@@ -51,11 +49,10 @@ void PlanMatrix(std::vector<LoadTask> pieces, bool row_major, Arena& storage,
 // take.
 class Planner {
  public:
-  Planner(const ModelSpec& spec, const WeightSource& source, const WeightStorage& storage,
+  Planner(const ModelPlan& model, const WeightSource& source, const WeightStorage& storage,
           WeightPlan& plan)
-      : spec_(spec),
+      : model_(model),
         source_(source),
-        layout_(MakeModelLayout(spec, source.names())),
         row_major_(storage.layout == WeightLayout::kRowMajor),
         packs_(storage.packs),
         rank_(storage.rank),
@@ -70,22 +67,19 @@ class Planner {
     ModelWeights& weights = plan_.weights;
     weights.layers.clear();
     for (const ModelPart part : EnumValues<ModelPart>()) {
-      if (part == ModelPart::kLmHead && spec_.tied_embeddings) continue;
-      weights.model[part] = PlanPart(layout_.model[part], {.model_part = part}, ModelTensorName);
-      const bool is_embedding = layout_.model[part].kind == PartKind::kEmbedding;
+      if (part == ModelPart::kLmHead && model_.tied_embeddings) continue;
+      weights.model[part] = PlanPart(model_.parts[part], {.model_part = part});
+      const bool is_embedding = model_.parts[part].kind == PartKind::kEmbedding;
       if (is_embedding && embeddings_of_ != nullptr) {
         weights.model[part] = embeddings_of_->model[part];
       }
     }
-    if (spec_.tied_embeddings) ShareEmbedding();
-    for (int64_t layer = 0; layer < layout_.num_layers; ++layer) {
-      const NameOf name_of = [this, layer](std::string_view stem, std::string_view ending) {
-        return LayerTensorName(layout_.names, layer, stem, ending);
-      };
+    if (model_.tied_embeddings) ShareEmbedding();
+    for (int64_t layer = 0; layer < model_.num_layers(); ++layer) {
+      const LayerKind& kind = model_.KindOf(layer);
       LayerWeights& of_layer = weights.layers.emplace_back();
       for (const LayerPart part : EnumValues<LayerPart>()) {
-        of_layer[part] =
-            PlanPart(layout_.layer[part], {.layer = layer, .layer_part = part}, name_of);
+        of_layer[part] = PlanPart(kind.parts[part], {.layer = layer, .layer_part = part});
       }
     }
     FindUnused();
@@ -108,21 +102,22 @@ class Planner {
   }
 
  private:
-  PartWeights PlanPart(const Part& part, const PartPlace& place, const NameOf& name_of) {
+  PartWeights PlanPart(const Part& part, const PartPlace& place) {
     if (!part.exists()) return {};
+    const TensorNaming naming = {.names = source_.names(), .layer = place.layer};
     switch (part.kind) {
       case PartKind::kEmbedding:
-        return PlanEmbedding(part, name_of);
+        return PlanEmbedding(part, naming);
       case PartKind::kNorm:
-        return PlanNorm(part, name_of);
+        return PlanNorm(part, naming);
       case PartKind::kLinear:
         break;
     }
-    return PlanLinear(part, place, name_of);
+    return PlanLinear(part, place, naming);
   }
 
-  PartWeights PlanEmbedding(const Part& part, const NameOf& name_of) {
-    LoadTask task = MatrixTask(part, part.pieces[0], name_of);
+  PartWeights PlanEmbedding(const Part& part, const TensorNaming& naming) {
+    LoadTask task = MatrixTask(part, part.pieces[0], naming);
     if (embeddings_of_ != nullptr) return {};
     BFloat16* const rows = plan_.weights.storage.Take<BFloat16>(part.num_outputs * part.num_inputs);
     task.num_rows = part.num_outputs;
@@ -131,28 +126,29 @@ class Planner {
     return {.rows = rows};
   }
 
-  PartWeights PlanNorm(const Part& part, const NameOf& name_of) {
+  PartWeights PlanNorm(const Part& part, const TensorNaming& naming) {
     float* const weight = plan_.weights.storage.Take<float>(part.num_outputs);
     float* const bias = TakeBias(part, part.num_outputs);
-    const std::string_view stem = Stem(part.pieces[0]);
-    plan_.tasks.push_back(VectorTask(name_of(stem, "weight"), part.num_outputs, weight));
+    const TensorPiece& piece = part.pieces[0];
+    plan_.tasks.push_back(
+        VectorTask(naming.NameOf(piece.name, "weight"), part.num_outputs, weight));
     if (part.has_bias) {
-      plan_.tasks.push_back(VectorTask(name_of(stem, "bias"), part.num_outputs, bias));
+      plan_.tasks.push_back(VectorTask(naming.NameOf(piece.name, "bias"), part.num_outputs, bias));
     }
     return {.vector = weight, .bias = bias};
   }
 
   // This rank's outputs of every matrix, one behind the other.
-  PartWeights PlanLinear(const Part& part, const PartPlace& place, const NameOf& name_of) {
+  PartWeights PlanLinear(const Part& part, const PartPlace& place, const TensorNaming& naming) {
     const int64_t num_outputs = rank_.Share(part.num_outputs);
     std::vector<LoadTask> matrices;
     float* const bias = TakeBias(part, num_outputs);
     int64_t first_output = 0;
-    for (const TensorPiece& piece : part.pieces) {
-      LoadTask task = MatrixTask(part, piece, name_of);
-      LoadTask vector = part.has_bias
-                            ? VectorTask(name_of(Stem(piece), "bias"), piece.num_outputs, nullptr)
-                            : LoadTask();
+    for (const TensorPiece& piece : naming.PiecesOf(part)) {
+      LoadTask task = MatrixTask(part, piece, naming);
+      LoadTask vector =
+          part.has_bias ? VectorTask(naming.NameOf(piece.name, "bias"), piece.num_outputs, nullptr)
+                        : LoadTask();
       int64_t first_row = 0;
       for (const int64_t matrix_outputs : MatricesOf(piece)) {
         task.first_row = vector.first_row = first_row + rank_.Begin(matrix_outputs);
@@ -179,7 +175,8 @@ class Planner {
 
   // The logits are products with the embedding. The first rank loads it once, for both uses.
   void ShareEmbedding() {
-    const Part& part = layout_.model[ModelPart::kLmHead];
+    const Part& part = model_.parts[ModelPart::kLmHead];
+    const TensorNaming naming = {.names = source_.names()};
     ModelWeights& weights = plan_.weights;
     PartWeights& lm_head = weights.model[ModelPart::kLmHead];
     lm_head.matrix = {.n = rank_.Share(part.num_outputs), .k = part.num_inputs};
@@ -192,8 +189,8 @@ class Planner {
           weights.storage.Take<BFloat16>(PackedElements(lm_head.matrix.n, part.num_inputs));
       lm_head.matrix.data = packed;
       if (rank_.rank > 0) {
-        const Part& embedding = layout_.model[ModelPart::kTokenEmbedding];
-        LoadTask own_rows = MatrixTask(embedding, embedding.pieces[0], ModelTensorName);
+        const Part& embedding = model_.parts[ModelPart::kTokenEmbedding];
+        LoadTask own_rows = MatrixTask(embedding, embedding.pieces[0], naming);
         own_rows.first_row = first_output;
         own_rows.num_rows = lm_head.matrix.n;
         plan_.tasks.insert(plan_.tasks.begin(), own_rows);
@@ -203,7 +200,7 @@ class Planner {
       task.panel_outputs = lm_head.matrix.n;
     }
     // Some tools save a copy as lm_head. It counts as used, although it is not read.
-    used_.insert(ModelTensorName(layout_.names.lm_head, "weight"));
+    used_.insert(naming.NameOf(&TensorNames::lm_head, "weight"));
   }
 
   float* TakeBias(const Part& part, int64_t num_outputs) {
@@ -216,19 +213,17 @@ class Planner {
     return piece.matrix_outputs;
   }
 
-  std::string_view Stem(const TensorPiece& piece) const { return layout_.names.*piece.name; }
-
   // Of no rows yet.
-  LoadTask MatrixTask(const Part& part, const TensorPiece& piece, const NameOf& name_of) {
+  LoadTask MatrixTask(const Part& part, const TensorPiece& piece, const TensorNaming& naming) {
+    const bool transposed = naming.IsTransposed(part);
     std::vector<uint64_t> shape = {static_cast<uint64_t>(piece.num_outputs),
                                    static_cast<uint64_t>(part.num_inputs)};
-    if (part.transposed) std::swap(shape[0], shape[1]);
-    return {.tensor = Take(name_of(Stem(piece), "weight"), shape),
+    if (transposed) std::swap(shape[0], shape[1]);
+    return {.tensor = Take(naming.NameOf(piece.name, "weight"), shape),
             .tensor_rows = piece.num_outputs,
             .num_columns = part.num_inputs,
-            .interleaved_head_dim =
-                piece.rotary && layout_.names.interleaved_heads ? spec_.head_dim : 0,
-            .transposed = part.transposed};
+            .interleaved_head_dim = naming.names.interleaved_heads ? piece.rotary_head_dim : 0,
+            .transposed = transposed};
   }
 
   LoadTask VectorTask(const std::string& name, int64_t size, float* vector) {
@@ -241,7 +236,7 @@ class Planner {
 
   const SourceTensor* Find(const std::string& name) {
     if (const SourceTensor* tensor = source_.Find(name)) return tensor;
-    const std::string_view prefix = layout_.names.optional_prefix;
+    const std::string_view prefix = source_.names().optional_prefix;
     if (prefix.empty() || !name.starts_with(prefix)) return nullptr;
     return source_.Find(std::string_view(name).substr(prefix.size()));
   }
@@ -274,15 +269,14 @@ class Planner {
     num_wanted_problems_ = problems_.size();
     for (const SourceTensor& tensor : source_.tensors()) {
       if (used_.contains(tensor.name) || tensor.may_be_unused) continue;
-      if (IsIgnorableTensor(layout_.names, tensor.name)) continue;
+      if (IsIgnorableTensor(source_.names(), tensor.name)) continue;
       problems_.push_back(
           fmt::format("tensor {} is not part of the model", ShownName(tensor.name)));
     }
   }
 
-  const ModelSpec& spec_;
+  const ModelPlan& model_;
   const WeightSource& source_;
-  const ModelLayout layout_;
   const bool row_major_;
   const bool packs_;
   const TensorRank rank_;
@@ -327,10 +321,10 @@ int64_t LoadTask::TargetRow(int64_t row) const {
   return head_begin + row_in_head % 2 * (interleaved_head_dim / 2) + row_in_head / 2;
 }
 
-absl::StatusOr<WeightPlan> PlanWeights(const ModelSpec& spec, const WeightSource& source,
+absl::StatusOr<WeightPlan> PlanWeights(const ModelPlan& model, const WeightSource& source,
                                        const WeightStorage& storage) {
   WeightPlan plan;
-  Planner planner(spec, source, storage, plan);
+  Planner planner(model, source, storage, plan);
   planner.Run();
   LOCKSTEP_RETURN_IF_ERROR(planner.Verdict());
   LOCKSTEP_RETURN_IF_ERROR(storage.commit(plan.weights.storage));

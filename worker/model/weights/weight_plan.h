@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "worker/model/layout/model_layout.h"
-#include "worker/model/layout/tensor_rank.h"
+#include "worker/model/plan/model_plan.h"
+#include "worker/model/plan/tensor_rank.h"
 #include "worker/model/weights/weight_source.h"
 #include "worker/model/weights/weights.h"
 
@@ -75,7 +75,7 @@ struct WeightPlan {
 // Compares the checkpoint with what the model needs. INVALID_ARGUMENT names tensors that are
 // missing, have another shape than expected or a type that cannot be read, or that nothing would
 // use: at most eight tensors, and the number of the others. `source` must outlive the tasks.
-absl::StatusOr<WeightPlan> PlanWeights(const ModelSpec& spec, const WeightSource& source,
+absl::StatusOr<WeightPlan> PlanWeights(const ModelPlan& model, const WeightSource& source,
                                        const WeightStorage& storage = {});
 
 // Tasks that give these matrices a place in weights.unpacked_storage, in bf16.

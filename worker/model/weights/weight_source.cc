@@ -143,11 +143,10 @@ const SourceTensor* WeightSource::Find(std::string_view name) const {
 }
 
 WeightSource WeightSource::Random(const std::string& path, const ModelFamily& family,
-                                  const ModelSpec& spec, uint64_t seed,
+                                  const ModelPlan& plan, uint64_t seed,
                                   const RandomCodesOfModule& codes_of) {
   std::vector<SourceTensor> tensors;
-  const ModelLayout layout = MakeModelLayout(spec, family.hugging_face);
-  for (RandomTensorShape& tensor : RandomTensors(layout, spec.tied_embeddings, seed)) {
+  for (RandomTensorShape& tensor : RandomTensors(plan, family.hugging_face, seed)) {
     std::optional<RandomCodes> codes;
     if (codes_of && tensor.is_linear) {
       codes = codes_of(std::string_view(tensor.name).substr(0, tensor.name.rfind('.')));

@@ -16,7 +16,7 @@
 #include "common/model_files/safetensors.h"
 #include "kernels/core/bfloat16.h"
 #include "kernels/formats/quantized_matrix.h"
-#include "worker/model/layout/model_layout.h"
+#include "worker/model/plan/model_plan.h"
 #include "worker/model/weights/random_codes.h"
 #include "worker/model/weights/random_weights.h"
 
@@ -49,7 +49,7 @@ class WeightSource {
   // in a trained model. `path` stands for the model in errors. With `codes_of`, linear parts
   // may be quantised, unless the file would have them transposed, or their columns do not fit.
   static WeightSource Random(const std::string& path, const ModelFamily& family,
-                             const ModelSpec& spec, uint64_t seed,
+                             const ModelPlan& plan, uint64_t seed,
                              const RandomCodesOfModule& codes_of = nullptr);
 
   const std::string& path() const { return path_; }

@@ -8,7 +8,8 @@
 #include "kernels/gemm/packed_weights.h"
 #include "kernels/gemm/weight_matrix.h"
 #include "worker/memory/arena.h"
-#include "worker/model/layout/model_layout.h"
+#include "worker/model/plan/enum_array.h"
+#include "worker/model/plan/part.h"
 
 namespace lockstep::worker {
 

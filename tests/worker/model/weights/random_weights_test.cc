@@ -14,7 +14,7 @@
 #include "tests/common/status_matchers.h"
 #include "tests/common/temp_folder.h"
 #include "tests/support/tensor_compare.h"
-#include "tests/worker/model/small_spec.h"
+#include "tests/worker/model/small_config.h"
 #include "worker/model/loading.h"
 #include "worker/model/weights/load_weights.h"
 #include "worker/model/weights/random_codes.h"
@@ -24,18 +24,17 @@
 namespace lockstep::worker {
 namespace {
 
-ModelSpec SpecWithBiasAndNorms() {
-  ModelSpec spec = SmallSpec();
-  spec.qkv_bias = true;
-  spec.qk_norm = true;
-  return spec;
+ModelConfig ConfigWithBiasAndNorms() {
+  ModelConfig config = SmallConfig();
+  config.attention_qkv_bias = true;
+  config.qk_norm = true;
+  return config;
 }
 
 const ModelFamily& Qwen3() { return *FindModelFamily("qwen3"); }
 
 std::vector<RandomTensorShape> SmallTensors(uint64_t seed) {
-  return RandomTensors(MakeModelLayout(SpecWithBiasAndNorms(), Qwen3().hugging_face),
-                       /*tied_embeddings=*/false, seed);
+  return RandomTensors(PlanOf(ConfigWithBiasAndNorms()), Qwen3().hugging_face, seed);
 }
 
 TEST(RandomWeightsTest, ValuesAreRoughlyNormal) {
@@ -74,19 +73,20 @@ TEST(RandomWeightsTest, EveryTensorHasItsOwnNumbersAndTheSeedMatters) {
 
 TEST(RandomWeightsTest, FillsExactlyWhatThePlanAsksFor) {
   for (const bool tied : {false, true}) {
-    ModelSpec spec = SpecWithBiasAndNorms();
-    spec.tied_embeddings = tied;
-    const WeightSource source = WeightSource::Random("a shape", Qwen3(), spec, 3);
-    EXPECT_THAT(PlanWeights(spec, source), IsOk());
+    ModelConfig config = ConfigWithBiasAndNorms();
+    config.tie_word_embeddings = tied;
+    const ModelPlan plan = PlanOf(config);
+    const WeightSource source = WeightSource::Random("a shape", Qwen3(), plan, 3);
+    EXPECT_THAT(PlanWeights(plan, source), IsOk());
   }
 }
 
 TEST(RandomWeightsTest, TheFingerprintFollowsTheSeed) {
-  const ModelSpec spec = SpecWithBiasAndNorms();
-  EXPECT_EQ(WeightSource::Random("a", Qwen3(), spec, 3).Fingerprint(),
-            WeightSource::Random("b", Qwen3(), spec, 3).Fingerprint());
-  EXPECT_NE(WeightSource::Random("a", Qwen3(), spec, 3).Fingerprint(),
-            WeightSource::Random("a", Qwen3(), spec, 4).Fingerprint());
+  const ModelPlan plan = PlanOf(ConfigWithBiasAndNorms());
+  EXPECT_EQ(WeightSource::Random("a", Qwen3(), plan, 3).Fingerprint(),
+            WeightSource::Random("b", Qwen3(), plan, 3).Fingerprint());
+  EXPECT_NE(WeightSource::Random("a", Qwen3(), plan, 3).Fingerprint(),
+            WeightSource::Random("a", Qwen3(), plan, 4).Fingerprint());
 }
 
 TEST(RandomCodesTest, RowsAreThoseOfTheWholeMatrixAndLieAboutZero) {
@@ -115,10 +115,11 @@ TEST(RandomCodesTest, RowsAreThoseOfTheWholeMatrixAndLieAboutZero) {
 }
 
 TEST(RandomCodesTest, ATensorIsReadAsTheValuesOfItsCodes) {
-  ModelSpec spec = SpecWithBiasAndNorms();
-  spec.hidden_size = 256;
+  ModelConfig config = ConfigWithBiasAndNorms();
+  config.hidden_size = 256;
+  const ModelPlan plan = PlanOf(config);
   const WeightSource source = WeightSource::Random(
-      "a shape", Qwen3(), spec, 3, [](std::string_view) { return FindRandomCodes("q4_k"); });
+      "a shape", Qwen3(), plan, 3, [](std::string_view) { return FindRandomCodes("q4_k"); });
   const SourceTensor* const tensor = source.Find("model.layers.1.self_attn.q_proj.weight");
   ASSERT_NE(tensor, nullptr);
   ASSERT_TRUE(HasCodes(*tensor));
@@ -132,7 +133,7 @@ TEST(RandomCodesTest, ATensorIsReadAsTheValuesOfItsCodes) {
     ASSERT_THAT(ReadRows(*tensor, i, 256, values), IsOk());
     for (size_t j = 0; j < row.size(); ++j) ASSERT_EQ(values[j], kernels::ToFloat(row[j]));
   }
-  EXPECT_NE(source.Fingerprint(), WeightSource::Random("a shape", Qwen3(), spec, 3).Fingerprint());
+  EXPECT_NE(source.Fingerprint(), WeightSource::Random("a shape", Qwen3(), plan, 3).Fingerprint());
 }
 
 TEST(RandomCodesTest, AModelHasTheCodesThatItsConfigurationNames) {
@@ -164,10 +165,11 @@ TEST(RandomCodesTest, AModelHasTheCodesThatItsConfigurationNames) {
 }
 
 TEST(WeightLayoutTest, RowMajorHoldsTheRowsOfAllPartsInOrder) {
-  ModelSpec spec = SpecWithBiasAndNorms();
-  spec.tied_embeddings = true;
-  const WeightSource source = WeightSource::Random("a shape", Qwen3(), spec, 3);
-  auto plan = PlanWeights(spec, source, {.layout = WeightLayout::kRowMajor});
+  ModelConfig config = ConfigWithBiasAndNorms();
+  config.tie_word_embeddings = true;
+  const ModelPlan model = PlanOf(config);
+  const WeightSource source = WeightSource::Random("a shape", Qwen3(), model, 3);
+  auto plan = PlanWeights(model, source, {.layout = WeightLayout::kRowMajor});
   ASSERT_THAT(plan, IsOk());
   kernels::ThreadPool threads(2);
   ASSERT_THAT(RunLoadTasks(plan->tasks, threads, nullptr), IsOk());
@@ -178,8 +180,8 @@ TEST(WeightLayoutTest, RowMajorHoldsTheRowsOfAllPartsInOrder) {
   const auto expect_rows = [&](const char* name, const kernels::BFloat16* rows, int64_t count) {
     const SourceTensor* tensor = source.Find(name);
     ASSERT_NE(tensor, nullptr) << name;
-    std::vector<float> values(static_cast<size_t>(count * spec.hidden_size));
-    ASSERT_THAT(ReadRows(*tensor, 0, spec.hidden_size, values), IsOk());
+    std::vector<float> values(static_cast<size_t>(count * model.hidden_size));
+    ASSERT_THAT(ReadRows(*tensor, 0, model.hidden_size, values), IsOk());
     for (size_t i = 0; i < values.size(); ++i) {
       ASSERT_EQ(rows[i].bits, kernels::ToBFloat16(values[i]).bits) << name << " element " << i;
     }

@@ -6,7 +6,7 @@
 
 #include "kernels/gemm/packed_matrix.h"
 #include "tests/common/status_matchers.h"
-#include "tests/worker/model/small_spec.h"
+#include "tests/worker/model/small_config.h"
 #include "worker/model/weights/load_weights.h"
 #include "worker/model/weights/weight_plan.h"
 #include "worker/model/weights/weight_source.h"
@@ -16,9 +16,9 @@ namespace {
 
 using kernels::BFloat16;
 
-WeightPlan Load(const ModelSpec& spec, const WeightSource& source, WeightLayout layout,
+WeightPlan Load(const ModelPlan& model, const WeightSource& source, WeightLayout layout,
                 const TensorRank& rank) {
-  auto plan = PlanWeights(spec, source, {.layout = layout, .rank = rank});
+  auto plan = PlanWeights(model, source, {.layout = layout, .rank = rank});
   EXPECT_THAT(plan, IsOk());
   kernels::ThreadPool threads(2);
   EXPECT_THAT(RunLoadTasks(plan->tasks, threads, nullptr), IsOk());
@@ -73,31 +73,34 @@ class SharedWeightsTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(SharedWeightsTest, RanksTogetherHaveWhatOneWouldHave) {
   const Case& test_case = GetParam();
-  ModelSpec spec = SmallSpec();
-  spec.tied_embeddings = test_case.tied;
-  spec.qkv_bias = true;
+  ModelConfig config = SmallConfig();
+  config.tie_word_embeddings = test_case.tied;
+  config.attention_qkv_bias = true;
   if (test_case.family == "gpt2") {
-    spec.num_kv_heads = spec.num_heads;
-    spec.norm = NormKind::kLayer;
-    spec.mlp = MlpKind::kGeluTanh;
-    spec.positions = PositionKind::kLearned;
-    spec.attention_output_bias = spec.mlp_bias = true;
+    config.num_kv_heads = config.num_heads;
+    config.norm = NormKind::kLayer;
+    config.mlp = MlpKind::kGeluTanh;
+    config.positions = PositionKind::kLearned;
+    config.attention_output_bias = config.mlp_bias = true;
   } else {
-    spec.qk_norm = true;
+    config.qk_norm = true;
   }
+  const ModelPlan model = PlanOf(config);
   const WeightSource source =
-      WeightSource::Random("a shape", *FindModelFamily(test_case.family), spec, /*seed=*/3);
-  const WeightPlan whole = Load(spec, source, test_case.layout, {});
-  const int64_t q = spec.q_size(), kv = spec.kv_size(), intermediate = spec.intermediate_size;
+      WeightSource::Random("a shape", *FindModelFamily(test_case.family), model, /*seed=*/3);
+  const WeightPlan whole = Load(model, source, test_case.layout, {});
+  const AttentionPlan& attention = model.kinds.front().attention;
+  const int64_t q = attention.q_size(), kv = attention.kv_size();
+  const int64_t intermediate = config.intermediate_size;
   for (int64_t rank_index = 0; rank_index < 2; ++rank_index) {
     const TensorRank rank = {.degree = 2, .rank = rank_index};
-    const WeightPlan share = Load(spec, source, test_case.layout, rank);
+    const WeightPlan share = Load(model, source, test_case.layout, rank);
     const auto expect = [&](const PartWeights& of_whole, const PartWeights& of_share,
                             const std::vector<Outputs>& runs) {
       ExpectShare(of_whole, of_share, test_case.layout, rank, runs);
     };
     expect(whole.weights.model[ModelPart::kLmHead], share.weights.model[ModelPart::kLmHead],
-           {{0, spec.vocab_size}});
+           {{0, model.vocab_size}});
     for (size_t layer = 0; layer < whole.weights.layers.size(); ++layer) {
       const LayerWeights& of_whole = whole.weights.layers[layer];
       const LayerWeights& of_share = share.weights.layers[layer];
@@ -106,19 +109,19 @@ TEST_P(SharedWeightsTest, RanksTogetherHaveWhatOneWouldHave) {
         expect(of_whole[part], of_share[part], runs);
       };
       expect_part(LayerPart::kQkv, {{0, q}, {q, kv}, {q + kv, kv}});
-      expect_part(LayerPart::kAttentionOutput, {{0, spec.hidden_size}});
-      if (spec.mlp == MlpKind::kSwiGlu) {
+      expect_part(LayerPart::kAttentionOutput, {{0, model.hidden_size}});
+      if (config.mlp == MlpKind::kSwiGlu) {
         expect_part(LayerPart::kMlpInput, {{0, intermediate}, {intermediate, intermediate}});
       } else {
         expect_part(LayerPart::kMlpInput, {{0, intermediate}});
       }
-      expect_part(LayerPart::kMlpOutput, {{0, spec.hidden_size}});
+      expect_part(LayerPart::kMlpOutput, {{0, model.hidden_size}});
       const float* const norm = of_whole[LayerPart::kMlpNorm].vector;
-      EXPECT_TRUE(std::equal(norm, norm + spec.hidden_size, of_share[LayerPart::kMlpNorm].vector));
+      EXPECT_TRUE(std::equal(norm, norm + model.hidden_size, of_share[LayerPart::kMlpNorm].vector));
     }
     const BFloat16* const embedding = whole.weights.model[ModelPart::kTokenEmbedding].rows;
     const BFloat16* const own = share.weights.model[ModelPart::kTokenEmbedding].rows;
-    for (int64_t i = 0; i < spec.vocab_size * spec.hidden_size; ++i) {
+    for (int64_t i = 0; i < model.vocab_size * model.hidden_size; ++i) {
       ASSERT_EQ(own[i].bits, embedding[i].bits) << i;
     }
   }

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "worker/model/layout/model_spec.h"
+#include "worker/model/plan/model_plan.h"
 
 namespace lockstep::worker {
 
@@ -22,10 +22,10 @@ struct TensorRank {
 };
 
 // UNIMPLEMENTED that names every size of the model that `degree` does not divide.
-absl::Status CheckDegree(const ModelSpec& spec, int64_t degree);
+absl::Status CheckDegree(const ModelPlan& plan, int64_t degree);
 
-// What one rank computes of the layers: its heads and its part of the MLP. The hidden size and the
-// vocabulary stay whole.
-ModelSpec ShareOf(const ModelSpec& spec, const TensorRank& rank);
+// What one rank computes: its heads, its part of the MLPs, and its outputs of every linear part.
+// The inputs of these parts, the hidden size and the vocabulary stay whole.
+ModelPlan ShareOf(const ModelPlan& plan, const TensorRank& rank);
 
 }  // namespace lockstep::worker

@@ -1,16 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/model_files/model_family.h"
-#include "worker/model/layout/enum_array.h"
-#include "worker/model/layout/model_spec.h"
 
 // The parts of a model as data. The names and shapes of its tensors, random weights, where the
-// weights go in memory, and the products that are planned all follow from this list.
+// weights go in memory, and the products that are planned all follow from them.
 namespace lockstep::worker {
 
 enum class PartKind {
@@ -23,7 +20,7 @@ enum class PartKind {
 struct TensorPiece {
   std::string_view TensorNames::*name = nullptr;
   int64_t num_outputs = 0;
-  bool rotary = false;  // the outputs are heads that are rotated
+  int64_t rotary_head_dim = 0;  // the outputs are rotated heads of this size; 0: they are not
   // Outputs of the matrices that lie in the tensor one behind the other, such as q, k and v. Ranks
   // share each of them. Empty: one matrix.
   std::vector<int64_t> matrix_outputs = {};
@@ -34,9 +31,10 @@ struct Part {
   int64_t num_outputs = 0;  // of a norm: its size; of an embedding: its rows
   int64_t num_inputs = 1;   // of a norm: 1; of an embedding: the size of a row
   bool has_bias = false;
-  bool transposed = false;               // files have the matrix as [inputs, outputs]
   std::vector<TensorPiece> pieces = {};  // their outputs follow each other; empty: there is no such
                                          // part
+  // The name of one tensor that holds all pieces, in files that have it. Null: no file has.
+  std::string_view TensorNames::*joined = nullptr;
 
   bool exists() const { return !pieces.empty(); }
 };
@@ -55,22 +53,5 @@ enum class LayerPart {
 };
 
 enum class ModelPart { kTokenEmbedding, kPositionEmbedding, kFinalNorm, kLmHead, kCount };
-
-struct ModelLayout {
-  EnumArray<LayerPart, Part> layer = {};  // alike for all layers
-  EnumArray<ModelPart, Part> model = {};
-  int64_t num_layers = 0;
-  TensorNames names;
-};
-
-ModelLayout MakeModelLayout(const ModelSpec& spec, const TensorNames& names);
-
-// "model.norm.weight", and "model.layers.3.self_attn.q_proj.bias".
-std::string ModelTensorName(std::string_view stem, std::string_view ending);
-std::string LayerTensorName(const TensorNames& names, int64_t layer, std::string_view stem,
-                            std::string_view ending);
-
-// A tensor that files carry although nothing needs it.
-bool IsIgnorableTensor(const TensorNames& names, std::string_view name);
 
 }  // namespace lockstep::worker
