@@ -30,6 +30,8 @@ RESULTS = {
                                    "idle_ns: 1 total_ns: 0 } draining: true")] * 2,
     "old_step": [(0, "step_id: 7")],
 }
+# Of a model with two KV groups (step_request_fuzz.cc: the options of the first frame say so).
+GROUPS_START = START.replace(" sampling", " group_blocks { blocks: [9, 3, 5] } sampling")
 REQUESTS = {
     "decode": [(1, START)] + [(1, "run_slots: 0")] + [(1, "repeat_rows: true")] * 3,
     "iterations": [(1, START), (1, "run_slots: 0 decode_iterations: 4"), (1, "released_slots: 0")],
@@ -42,6 +44,12 @@ REQUESTS = {
                                "num_logprobs: 3 num_prompt_logprobs: 2"))] + [(1, "run_slots: 0")] * 3,
     "huge": [(1, "run_slots: 4294967295 run_tokens: 4294967295 decode_iterations: 4294967295 "
                  "copied_from: 1 copied_to: 4294967295")],
+    "groups": [(3, GROUPS_START)] + [(1, "run_slots: 0")] * 4 + [
+        (1, "grown_slots: [0, 0] grown_groups: [0, 1] grown_counts: [1, 1] grown_blocks: [3, 20] run_slots: 0")],
+    "groups_resumed": [(3, GROUPS_START)] + [
+        (1, "released_slots: 0 started { slot: 0 known_tokens: [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5] "
+            "num_prompt_tokens: 14 num_computed_tokens: 13 blocks: [0, 1, 2, 4] group_blocks { first: 1 blocks: [3, 5, 7] } "
+            f"sampling {{ {SAMPLING} max_total_tokens: 20 }} }} run_slots: 0")],
     "claim": [(0, "epoch: 7 claim { takeover: true }"), (1, "claim { expected_incarnation: 5 }")],
     "wrong_numbers": [(0, "epoch: 6 step_id: 1"), (0, "epoch: 7 step_id: 9")],
 }
