@@ -26,14 +26,15 @@ absl::Status InGroup(uint32_t group, const absl::Status& status) {
 
 TableRules::TableRules(const StepBounds& bounds)
     : bounds_(bounds),
+      num_groups_(bounds.num_groups()),
       sources_(bounds.max_slots),
-      num_blocks_(size_t{bounds.max_slots} * bounds.num_groups()),
+      num_blocks_(size_t{bounds.max_slots} * num_groups_),
       grown_(num_blocks_.size()),
       table_blocks_(LargestPool(bounds)) {}
 
 void TableRules::Load(SlotId slot, const Slot& mirror) {
   sources_[slot] = {.mirror = &mirror};
-  for (uint32_t group = 0; group < bounds_.num_groups(); ++group) {
+  for (uint32_t group = 0; group < num_groups_; ++group) {
     NumBlocks(slot, group) = mirror.blocks(group).size();
   }
 }
@@ -41,7 +42,7 @@ void TableRules::Load(SlotId slot, const Slot& mirror) {
 void TableRules::Load(SlotId slot, const v1::StartedSlot& started) {
   sources_[slot] = {.started = &started};
   NumBlocks(slot, 0) = static_cast<uint64_t>(started.blocks_size());
-  for (uint32_t group = 1; group < bounds_.num_groups(); ++group) {
+  for (uint32_t group = 1; group < num_groups_; ++group) {
     const v1::GroupBlocks& further = started.group_blocks(static_cast<int>(group) - 1);
     NumBlocks(slot, group) =
         uint64_t{further.first()} + static_cast<uint64_t>(further.blocks_size());
@@ -83,7 +84,7 @@ absl::Status TableRules::CheckTable(uint32_t group, uint32_t first, std::span<co
 absl::Status TableRules::CheckStarted(const v1::StartedSlot& started) {
   const uint32_t num_computed = started.num_computed_tokens();
   LOCKSTEP_RETURN_IF_ERROR(CheckTable(0, 0, Ids(started.blocks()), num_computed));
-  const auto num_further = static_cast<int>(bounds_.num_groups()) - 1;
+  const auto num_further = static_cast<int>(num_groups_) - 1;
   if (started.group_blocks_size() != num_further) {
     return InvalidArgument(
         "group_blocks: expected {}, one for each KV group after the first, got {}", num_further,
@@ -144,7 +145,7 @@ void TableRules::NoteTable(SlotId slot, uint32_t group) {
 }
 
 absl::Status TableRules::CheckCovers(SlotId slot, uint64_t end) const {
-  for (uint32_t group = 0; group < bounds_.num_groups(); ++group) {
+  for (uint32_t group = 0; group < num_groups_; ++group) {
     const uint64_t num_blocks = num_blocks_[Index(slot, group)];
     const uint64_t num_tokens = num_blocks * bounds_.block_size_tokens;
     if (num_tokens >= end) continue;

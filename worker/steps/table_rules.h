@@ -52,11 +52,10 @@ class TableRules {
   void NoteTable(SlotId slot, uint32_t group);
   // Entries of the table, those behind a window included.
   uint64_t& NumBlocks(SlotId slot, uint32_t group) { return num_blocks_[Index(slot, group)]; }
-  size_t Index(SlotId slot, uint32_t group) const {
-    return size_t{slot} * bounds_.num_groups() + group;
-  }
+  size_t Index(SlotId slot, uint32_t group) const { return size_t{slot} * num_groups_ + group; }
 
   const StepBounds bounds_;
+  const uint32_t num_groups_;
   std::vector<Source> sources_;       // [max_slots]
   std::vector<uint64_t> num_blocks_;  // [max_slots, num_groups]
   StampSet grown_;                    // [max_slots, num_groups] that grow in this step

@@ -8,7 +8,7 @@ import subprocess
 FOLDER = pathlib.Path("tests/fuzz/steps")
 PROTO = "lockstep/worker/v1/worker.proto"
 # Options of frames (step_result_fuzz.cc).
-ANSWER, STEP_ID, AHEAD = 1, 2, 4
+ANSWER, STEP_ID, AHEAD, TWO_GROUPS = 1, 2, 4, 8
 
 SAMPLING = "temperature: 0 top_p: 1 repetition_penalty: 1 num_logprobs: -1 num_prompt_logprobs: -1"
 START = (f"started {{ slot: 0 known_tokens: [1, 2, 3, 4, 5] num_prompt_tokens: 5 blocks: [0, 1, 2] "
@@ -28,6 +28,9 @@ RESULTS = {
     "slots": [(STEP_ID, "sampled_slots: [4294967295, 0, 0] sampled_counts: [0, 1, 4294967295] inert_slots: 9")],
     "timings": [(ANSWER | STEP_ID, "timings { queue_ns: 18446744073709551615 compute_ns: 18446744073709551615 "
                                    "idle_ns: 1 total_ns: 0 } draining: true")] * 2,
+    # The router with two KV groups (step_result_fuzz.cc: the options of the first frame say so).
+    "groups": [(ANSWER | STEP_ID | TWO_GROUPS, "")] + [(ANSWER | STEP_ID, "")] * 20,
+    "groups_ahead": [(ANSWER | STEP_ID | AHEAD | TWO_GROUPS, "")] + [(ANSWER | STEP_ID | AHEAD, "")] * 20,
     "old_step": [(0, "step_id: 7")],
 }
 # Of a model with two KV groups (step_request_fuzz.cc: the options of the first frame say so).
