@@ -24,14 +24,18 @@ namespace {
 constexpr uint32_t kNumSequences = 256;
 constexpr uint32_t kPromptTokens = 64;
 constexpr uint32_t kBlockSizeTokens = 16;
+constexpr uint32_t kWindowTokens = 1024;  // of further KV groups
 
-StepPlan DecodePlan(bool repeat_rows) {
+// A row in 16 grows, in each of the KV groups.
+StepPlan DecodePlan(bool repeat_rows, uint32_t num_groups = 1) {
   StepPlan plan;
   plan.step_id = 1000;
   plan.repeat_rows = repeat_rows;
   for (uint32_t slot = 0; slot < kNumSequences; ++slot) {
     RunRow row{.slot = slot, .num_tokens = 1, .new_blocks = {}};
-    if (slot % kBlockSizeTokens == 0) row.new_blocks = {{.ids = {slot}}};
+    for (uint32_t group = 0; group < num_groups && slot % kBlockSizeTokens == 0; ++group) {
+      row.new_blocks.push_back({.group = group, .ids = {slot}});
+    }
     plan.rows.push_back(std::move(row));
   }
   return plan;
@@ -51,7 +55,7 @@ worker::v1::StepResult ResultOf(const StepPlan& plan, TokenId token) {
 }
 
 void BM_EncodeStep(benchmark::State& state) {
-  const StepPlan plan = DecodePlan(state.range(0) != 0);
+  const StepPlan plan = DecodePlan(state.range(0) != 0, static_cast<uint32_t>(state.range(1)));
   std::string bytes;
   for (auto _ : state) {
     EncodeStep(plan, 1).SerializeToString(&bytes);
@@ -59,7 +63,13 @@ void BM_EncodeStep(benchmark::State& state) {
   }
   state.counters["bytes"] = static_cast<double>(bytes.size());
 }
-BENCHMARK(BM_EncodeStep)->ArgName("repeat_rows")->Arg(0)->Arg(1)->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_EncodeStep)
+    ->ArgNames({"repeat_rows", "groups"})
+    ->Args({0, 1})
+    ->Args({1, 1})
+    ->Args({0, 2})
+    ->Args({1, 2})
+    ->Unit(benchmark::kMicrosecond);
 
 void BM_DecodeResult(benchmark::State& state) {
   const StepPlan plan = DecodePlan(false);
@@ -79,8 +89,16 @@ BENCHMARK(BM_DecodeResult)->Unit(benchmark::kMicrosecond);
 // answers every step with one token a row.
 class DecodingRouter {
  public:
-  DecodingRouter() : scheduler_(Config(), MakePriorityPolicy(absl::Seconds(10))) {
-    LOCKSTEP_CHECK(scheduler_.AttachWorker(Worker(), now_).ok(), "the limits make sense");
+  explicit DecodingRouter(uint32_t num_groups)
+      : scheduler_(Config(), MakePriorityPolicy(absl::Seconds(10))) {
+    WorkerLimits limits = Worker();
+    while (limits.kv_groups.size() < num_groups) {
+      limits.kv_groups.push_back({.block_size_tokens = kBlockSizeTokens,
+                                  .num_blocks = 1u << 18,
+                                  .retention = Retention::kWindow,
+                                  .window_tokens = kWindowTokens});
+    }
+    LOCKSTEP_CHECK(scheduler_.AttachWorker(limits, now_).ok(), "the limits make sense");
     for (RequestKey key = 1; key <= kNumSequences; ++key) {
       auto request = std::make_shared<Request>();
       request->key = key;
@@ -168,14 +186,22 @@ class DecodingRouter {
 };
 
 void BM_RouterStep(benchmark::State& state) {
-  auto router = std::make_unique<DecodingRouter>();
+  const auto num_groups = static_cast<uint32_t>(state.range(0));
+  auto router = std::make_unique<DecodingRouter>(num_groups);
   for (auto _ : state) {
     state.SetIterationTime(router->RunStep().count());
     // The context of all ends at once; what comes then is no steady state.
-    if (router->num_running() < kNumSequences) router = std::make_unique<DecodingRouter>();
+    if (router->num_running() < kNumSequences) {
+      router = std::make_unique<DecodingRouter>(num_groups);
+    }
   }
 }
-BENCHMARK(BM_RouterStep)->UseManualTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_RouterStep)
+    ->ArgName("groups")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace lockstep::router

@@ -34,6 +34,18 @@ router::SchedulerConfig MakeConfig(const Engine::Options& options) {
 
 void Expect(const absl::Status& status) { LOCKSTEP_CHECK(status.ok(), "{}", Message(status)); }
 
+router::KvGroups GroupsOf(const worker::ForwardModelInfo& info) {
+  router::KvGroups groups;
+  for (const worker::KvGroupInfo& group : info.kv_groups) {
+    groups.push_back({.block_size_tokens = info.block_size_tokens,
+                      .num_blocks = group.num_blocks,
+                      .retention = group.window_tokens > 0 ? router::Retention::kWindow
+                                                           : router::Retention::kAll,
+                      .window_tokens = group.window_tokens});
+  }
+  return groups;
+}
+
 }  // namespace
 
 Engine::Engine(worker::StepRunner& runner, const worker::ForwardModelInfo& info,
@@ -42,8 +54,7 @@ Engine::Engine(worker::StepRunner& runner, const worker::ForwardModelInfo& info,
       scheduler_(MakeConfig(options), router::MakePriorityPolicy(absl::Seconds(10))) {
   const worker::StepBounds& bounds = runner.bounds();
   runner_.BeginLease(kEpoch);
-  Expect(scheduler_.AttachWorker({.kv_groups = {{.block_size_tokens = info.block_size_tokens,
-                                                 .num_blocks = info.kv_groups.front().num_blocks}},
+  Expect(scheduler_.AttachWorker({.kv_groups = GroupsOf(info),
                                   .max_slots = bounds.max_slots,
                                   .max_step_tokens = bounds.max_step_tokens,
                                   .max_context_tokens = bounds.max_context_tokens,

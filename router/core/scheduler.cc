@@ -225,6 +225,9 @@ SchedulerStats Scheduler::Stats() const {
     stats.used_blocks = blocks.used;
     stats.cached_blocks = blocks.cached;
     stats.fenced_blocks = blocks.fenced;
+    for (uint32_t group = 1; group < state.lease->kv.num_groups(); ++group) {
+      stats.further_groups.push_back(state.lease->kv.Counts(group));
+    }
     stats.prefix_index_nodes = state.lease->kv.num_index_nodes();
   }
   return stats;

@@ -27,6 +27,17 @@ int WorkerRank(WorkerState state) {
   return state == WorkerState::kDraining ? 1 : 0;
 }
 
+std::vector<BlockCounts> Sum(std::vector<BlockCounts> a, const std::vector<BlockCounts>& b) {
+  if (a.size() < b.size()) a.resize(b.size());
+  for (size_t i = 0; i < b.size(); ++i) {
+    a[i].free += b[i].free;
+    a[i].used += b[i].used;
+    a[i].cached += b[i].cached;
+    a[i].fenced += b[i].fenced;
+  }
+  return a;
+}
+
 SchedulerStats Sum(const SchedulerStats& a, const SchedulerStats& b) {
   return {.waiting_requests = a.waiting_requests + b.waiting_requests,
           .waiting_sequences = a.waiting_sequences + b.waiting_sequences,
@@ -38,6 +49,7 @@ SchedulerStats Sum(const SchedulerStats& a, const SchedulerStats& b) {
           .used_blocks = a.used_blocks + b.used_blocks,
           .cached_blocks = a.cached_blocks + b.cached_blocks,
           .fenced_blocks = a.fenced_blocks + b.fenced_blocks,
+          .further_groups = Sum(a.further_groups, b.further_groups),
           .prefix_index_nodes = a.prefix_index_nodes + b.prefix_index_nodes,
           .preemptions = a.preemptions + b.preemptions,
           .prefix_query_tokens = a.prefix_query_tokens + b.prefix_query_tokens,

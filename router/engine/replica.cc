@@ -32,6 +32,15 @@ std::string SizeText(uint64_t num_bytes) {
   return num_bytes == 0 ? "" : fmt::format(", {:.1f} GB", static_cast<double>(num_bytes) * 1e-9);
 }
 
+// Such as "4096", or "4096 + 512" with a second KV group.
+std::string BlocksText(const KvGroups& groups) {
+  std::string text;
+  for (const KvGroup& group : groups) {
+    text += fmt::format("{}{}", text.empty() ? "" : " + ", group.num_blocks);
+  }
+  return text;
+}
+
 }  // namespace
 
 absl::Status ReplicaConfig::Validate() const {
@@ -191,7 +200,7 @@ void Replica::HandleLinkEvent(LinkUp event, Instant now) {
       context_.worker, worker_.epoch(), worker_.incarnation(),
       event.description.weights_fingerprint(), QuoteWorker(event.description.weights_dtype()),
       event.description.numerics_id(), QuoteWorker(event.description.device()),
-      std::max(event.description.tensor_parallel(), 1u), limits.kv_groups.front().num_blocks,
+      std::max(event.description.tensor_parallel(), 1u), BlocksText(limits.kv_groups),
       limits.block_size_tokens(), limits.max_slots);
   metrics_.kv_block_tokens->Set(limits.block_size_tokens());
   metrics_.At(metrics_.shard_leases, context_.owner).Increment();

@@ -1,5 +1,6 @@
 #include "router/engine/router_metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -274,6 +275,36 @@ void WorkerSeries::Publish(const SchedulerStats& stats) const {
   prefix_index_nodes->Set(stats.prefix_index_nodes);
 }
 
+prometheus::Gauge& RouterMetrics::BlockGauge(uint32_t group, size_t block_state) {
+  std::atomic<Gauge*>& known = further_kv_blocks_.at(group - 1).at(block_state);
+  Gauge* gauge = known.load(std::memory_order_acquire);
+  if (gauge == nullptr) {
+    // Threads that come here at once get the same gauge.
+    gauge = Builder(registry_, model_)
+                .MakeGauge("kv_group_blocks", "KV blocks of the worker in a further KV group.",
+                           {{"group", std::to_string(group)},
+                            {"state", std::string(kBlockStates.at(block_state))}});
+    known.store(gauge, std::memory_order_release);
+  }
+  return *gauge;
+}
+
+void RouterMetrics::PublishGroups(const std::vector<BlockCounts>& counts,
+                                  const std::vector<BlockCounts>& previous) {
+  const size_t num_groups = std::max(counts.size(), previous.size());
+  for (size_t i = 0; i < num_groups; ++i) {
+    const BlockCounts now = i < counts.size() ? counts[i] : BlockCounts();
+    const BlockCounts before = i < previous.size() ? previous[i] : BlockCounts();
+    constexpr std::array kStates = {&BlockCounts::free, &BlockCounts::used, &BlockCounts::cached,
+                                    &BlockCounts::fenced};
+    for (size_t state = 0; state < kStates.size(); ++state) {
+      const double change =
+          static_cast<double>(now.*kStates[state]) - static_cast<double>(before.*kStates[state]);
+      BlockGauge(static_cast<uint32_t>(i + 1), state).Increment(change);
+    }
+  }
+}
+
 void RouterMetrics::Publish(const SchedulerStats& stats, const SchedulerStats& previous) {
   // Whole numbers: their sums are exact.
   const auto change = [](Gauge* gauge, auto now, auto before) {
@@ -286,6 +317,7 @@ void RouterMetrics::Publish(const SchedulerStats& stats, const SchedulerStats& p
   change(kv_blocks[1], stats.used_blocks, previous.used_blocks);
   change(kv_blocks[2], stats.cached_blocks, previous.cached_blocks);
   change(kv_blocks[3], stats.fenced_blocks, previous.fenced_blocks);
+  PublishGroups(stats.further_groups, previous.further_groups);
   const auto add = [](Counter* counter, uint64_t now, uint64_t before) {
     if (now > before) counter->Increment(static_cast<double>(now - before));
   };

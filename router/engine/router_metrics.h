@@ -7,12 +7,15 @@
 #include <prometheus/registry.h>
 
 #include <array>
+#include <atomic>
 #include <string>
+#include <vector>
 
 #include "router/core/scheduler.h"
 #include "router/limits/admission.h"
 #include "router/workers/circuit_breaker.h"
 #include "router/workers/shard.h"
+#include "router/workers/worker_contract.h"
 
 namespace lockstep::router {
 
@@ -52,9 +55,10 @@ struct TenantSeries {
   prometheus::Counter* generation_tokens_total;
 };
 
-// Every series of a router, made at start so that each one reads 0 before its first event. Names
-// and labels: docs/metrics.md. The registry owns the series and must outlive the object; all of
-// them may be updated from any thread.
+// Every series of a router, made at start so that each one reads 0 before its first event. Only
+// those of further KV groups come with the first worker that has such groups. Names and labels:
+// docs/metrics.md. The registry owns the series and must outlive the object; all of them may be
+// updated from any thread.
 struct RouterMetrics {
   RouterMetrics(prometheus::Registry& registry, const std::string& model);
 
@@ -118,8 +122,16 @@ struct RouterMetrics {
   prometheus::Histogram* step_rtt_seconds;
 
  private:
+  using BlockGauges = std::array<std::atomic<prometheus::Gauge*>, 4>;  // free, used, cached, fenced
+
+  prometheus::Gauge& BlockGauge(uint32_t group, size_t block_state);
+  void PublishGroups(const std::vector<BlockCounts>& counts,
+                     const std::vector<BlockCounts>& previous);
+
   prometheus::Registry& registry_;
   const std::string model_;
+  // Of KV groups 1, 2, ... Made at the first block of such a group, because most models have none.
+  std::array<BlockGauges, kMaxWorkerKvGroups - 1> further_kv_blocks_ = {};
 };
 
 }  // namespace lockstep::router

@@ -17,6 +17,11 @@ void WriteHead(const ApiContext& context, std::string_view scope, JsonWriter& js
   json.Key("model").String(context.model.id).Key("scope").String(scope);
 }
 
+void WriteBlocks(uint64_t used, uint64_t cached, uint64_t free, JsonWriter& json) {
+  json.BeginObject().Key("used").Int(used).Key("cached").Int(cached).Key("free").Int(free);
+  json.EndObject();
+}
+
 void WriteReplicas(const FleetHistory::View& view, JsonWriter& json) {
   json.Key("num_replicas").Int(view.num_replicas);
   json.Key("replicas").BeginArray();
@@ -24,9 +29,16 @@ void WriteReplicas(const FleetHistory::View& view, JsonWriter& json) {
     json.BeginObject().Key("worker").String(replica.worker);
     json.Key("state").String(WorkerStateName(replica.state));
     json.Key("running").Int(replica.running).Key("waiting").Int(replica.waiting);
-    json.Key("kv_blocks").BeginObject().Key("used").Int(replica.used_blocks);
-    json.Key("cached").Int(replica.cached_blocks).Key("free").Int(replica.free_blocks);
-    json.EndObject().EndObject();
+    json.Key("kv_blocks");
+    WriteBlocks(replica.used_blocks, replica.cached_blocks, replica.free_blocks, json);
+    if (!replica.further_groups.empty()) {
+      json.Key("further_kv_groups").BeginArray();
+      for (const BlockCounts& group : replica.further_groups) {
+        WriteBlocks(uint64_t{group.used} + group.fenced, group.cached, group.free, json);
+      }
+      json.EndArray();
+    }
+    json.EndObject();
   }
   json.EndArray();
 }

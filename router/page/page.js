@@ -246,8 +246,10 @@ function showStatus(status) {
     (isFleet ? "" : ": your own requests");
   if (isFleet) {
     drawCharts(status.samples);
+    const blocks = (replica, state) => [replica.kv_blocks, ...(replica.further_kv_groups ?? [])]
+      .map((group) => group[state]).join(" + ");
     fill("replicas", status.replicas.map((replica) => [replica.worker, replica.state, replica.running, replica.waiting,
-      replica.kv_blocks.used, replica.kv_blocks.cached, replica.kv_blocks.free]));
+      blocks(replica, "used"), blocks(replica, "cached"), blocks(replica, "free")]));
   }
   const seconds = (ms) => (ms === null ? "" : (ms / 1000).toFixed(2));
   fill("requests", status.requests.map((request) => [request.id, request.state, seconds(request.age_ms),

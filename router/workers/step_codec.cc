@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -45,13 +44,32 @@ void EncodeSampling(const StartedSlot& started, wire::SlotSampling* out) {
   out->set_num_prompt_logprobs(sampling.num_prompt_logprobs);
 }
 
-// The protocol has no field for a group yet, and CheckDescription refuses workers with several.
-std::span<const BlockId> OnlyGroup(const std::vector<GroupBlocks>& blocks) {
-  if (blocks.empty()) return {};
-  LOCKSTEP_CHECK(blocks.size() == 1 && blocks.front().group == 0,
-                 "the step protocol has one group of KV blocks, a plan has group {}",
-                 blocks.back().group);
-  return blocks.front().ids;
+void EncodeBlocks(const std::vector<GroupBlocks>& blocks, wire::StartedSlot* out) {
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const GroupBlocks& from = blocks[i];
+    LOCKSTEP_CHECK(from.group == i, "started slot {}: the blocks of group {} come where {} belongs",
+                   out->slot(), from.group, i);
+    if (i == 0) {
+      out->mutable_blocks()->Add(from.ids.begin(), from.ids.end());
+      continue;
+    }
+    wire::GroupBlocks* const to = out->add_group_blocks();
+    to->set_first(from.first);
+    to->mutable_blocks()->Add(from.ids.begin(), from.ids.end());
+  }
+}
+
+// `grown_groups` stays empty as long as only group 0 grows.
+void EncodeGrowth(const RunRow& row, wire::StepRequest& out) {
+  for (const GroupBlocks& grown : row.new_blocks) {
+    if (grown.group > 0 || out.grown_groups_size() > 0) {
+      out.mutable_grown_groups()->Resize(out.grown_slots_size(), 0);
+      out.add_grown_groups(grown.group);
+    }
+    out.add_grown_slots(row.slot);
+    out.add_grown_counts(static_cast<uint32_t>(grown.ids.size()));
+    out.mutable_grown_blocks()->Add(grown.ids.begin(), grown.ids.end());
+  }
 }
 
 void EncodeStarted(const StartedSlot& started, wire::StartedSlot* out) {
@@ -59,8 +77,7 @@ void EncodeStarted(const StartedSlot& started, wire::StartedSlot* out) {
   out->mutable_known_tokens()->Add(started.known_tokens.begin(), started.known_tokens.end());
   out->set_num_prompt_tokens(static_cast<uint32_t>(started.request->prompt_tokens.size()));
   out->set_num_computed_tokens(started.num_computed_tokens);
-  const std::span<const BlockId> blocks = OnlyGroup(started.blocks);
-  out->mutable_blocks()->Add(blocks.begin(), blocks.end());
+  EncodeBlocks(started.blocks, out);
   EncodeSampling(started, out->mutable_sampling());
   out->set_first_prompt_logprob(started.first_prompt_logprob);
 }
@@ -338,11 +355,7 @@ wire::StepRequest EncodeStep(const StepPlan& plan, uint64_t epoch) {
   bool one_token_each = true;
   for (const RunRow& row : plan.rows) {
     one_token_each = one_token_each && row.num_tokens == 1;
-    if (row.new_blocks.empty()) continue;
-    request.add_grown_slots(row.slot);
-    const std::span<const BlockId> blocks = OnlyGroup(row.new_blocks);
-    request.add_grown_counts(static_cast<uint32_t>(blocks.size()));
-    request.mutable_grown_blocks()->Add(blocks.begin(), blocks.end());
+    EncodeGrowth(row, request);
   }
   request.set_repeat_rows(plan.repeat_rows);
   if (!plan.repeat_rows) {

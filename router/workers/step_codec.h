@@ -12,7 +12,9 @@
 namespace lockstep::router {
 
 // If every row has one token, `run_tokens` stays empty. If the batch is repeated, `run_slots` stays
-// empty. So an unchanged decode step is a few bytes, plus the blocks that rows grow by.
+// empty. If no row grows in a further KV group, `grown_groups` stays empty. So an unchanged decode
+// step is a few bytes, plus the blocks that rows grow by. Dies if a started slot does not have the
+// blocks of every group in order.
 worker::v1::StepRequest EncodeStep(const StepPlan& plan, uint64_t epoch);
 
 // INTERNAL, with the name of the field, if the result contradicts itself or the plan: another step

@@ -17,19 +17,22 @@ namespace {
 class Mismatches {
  public:
   void Require(bool holds, std::string_view field, std::string_view wanted, std::string_view got) {
-    if (holds) return;
-    text_ +=
-        fmt::format("{}{}: expected {}, got {}", text_.empty() ? "" : "; ", field, wanted, got);
+    if (!holds) Add(fmt::format("{}: expected {}, got {}", field, wanted, got));
   }
   void RequireRange(std::string_view field, uint64_t value, uint64_t min, uint64_t max) {
     Require(value >= min && value <= max, field, fmt::format("{} to {}", min, max),
             fmt::format("{}", value));
   }
+  void Add(std::string_view text) { text_ += fmt::format("{}{}", text_.empty() ? "" : "; ", text); }
   void RequireName(std::string_view field, std::string_view text) {
     Require(text.size() <= kMaxWorkerNameBytes, field,
             fmt::format("at most {} bytes", kMaxWorkerNameBytes),
             fmt::format("{} bytes", text.size()));
   }
+  void Merge(const Mismatches& other) {
+    if (!other.empty()) Add(other.text_);
+  }
+  bool empty() const { return text_.empty(); }
   absl::Status ToStatus() const {
     if (text_.empty()) return absl::OkStatus();
     return FailedPrecondition("the worker does not fit this router: {}", text_);
@@ -59,21 +62,65 @@ void CheckIdentity(const worker::v1::DescribeResponse& description, const Expect
   mismatches.RequireName("device", description.device());
 }
 
+KvGroups GroupsOf(const worker::v1::DescribeResponse& description) {
+  KvGroups groups;
+  for (const worker::v1::KvGroup& group : description.kv_groups()) {
+    const bool has_window = group.window_tokens() > 0;
+    groups.push_back({.block_size_tokens = group.block_size_tokens(),
+                      .num_blocks = group.num_blocks(),
+                      .retention = has_window ? Retention::kWindow : Retention::kAll,
+                      .window_tokens = group.window_tokens()});
+  }
+  return groups;
+}
+
+void CheckGroup(const worker::v1::KvGroup& group, std::string_view name, Mismatches& mismatches) {
+  mismatches.RequireRange(fmt::format("{}.block_size_tokens", name), group.block_size_tokens(), 1,
+                          kMaxWorkerBlockSizeTokens);
+  mismatches.RequireRange(fmt::format("{}.num_blocks", name), group.num_blocks(), 1,
+                          kMaxWorkerBlocks);
+  mismatches.RequireRange(fmt::format("{}.window_tokens", name), group.window_tokens(), 0,
+                          kMaxWorkerWindowTokens);
+  mismatches.RequireName(fmt::format("{}.dtype", name), group.dtype());
+}
+
+void CheckGroups(const worker::v1::DescribeResponse& description, Mismatches& all) {
+  const uint32_t max_groups =
+      description.protocol_version() == kOldestStepProtocolVersion ? 1 : kMaxWorkerKvGroups;
+  const auto num_groups = static_cast<uint32_t>(description.kv_groups_size());
+  if (num_groups == 0 || num_groups > max_groups) {
+    return all.Require(false, "kv_groups",
+                       fmt::format("1 to {} groups with protocol version {}", max_groups,
+                                   description.protocol_version()),
+                       fmt::format("{}", num_groups));
+  }
+  Mismatches mismatches;
+  uint64_t num_blocks = 0;
+  uint64_t num_tokens = 0;
+  for (uint32_t i = 0; i < num_groups; ++i) {
+    const worker::v1::KvGroup& group = description.kv_groups(static_cast<int>(i));
+    CheckGroup(group, fmt::format("kv_groups[{}]", i), mismatches);
+    num_blocks += group.num_blocks();
+    num_tokens += uint64_t{group.num_blocks()} * group.block_size_tokens();
+  }
+  mismatches.Require(num_blocks <= kMaxWorkerBlocks, "kv_groups",
+                     fmt::format("at most {} blocks in all", kMaxWorkerBlocks),
+                     fmt::format("{}", num_blocks));
+  mismatches.Require(num_tokens <= kMaxWorkerCacheTokens, "kv_groups",
+                     fmt::format("at most {} tokens in all", kMaxWorkerCacheTokens),
+                     fmt::format("{}", num_tokens));
+  // The numbers are in range. The scheduler says which of them fit together.
+  if (mismatches.empty()) {
+    if (const absl::Status status = Validate(GroupsOf(description)); !status.ok()) {
+      mismatches.Add(Message(status));
+    }
+  }
+  all.Merge(mismatches);
+}
+
 // The router allocates memory by these numbers and computes with them.
 void CheckLimits(const worker::v1::DescribeResponse& description, Mismatches& mismatches) {
-  mismatches.Require(description.kv_groups_size() == 1, "kv_groups", "1 group",
-                     fmt::format("{}", description.kv_groups_size()));
-  if (description.kv_groups_size() == 1) {
-    const worker::v1::KvGroup& group = description.kv_groups(0);
-    mismatches.RequireRange("kv_groups.block_size_tokens", group.block_size_tokens(), 1,
-                            kMaxWorkerBlockSizeTokens);
-    mismatches.RequireRange("kv_groups.num_blocks", group.num_blocks(), 1, kMaxWorkerBlocks);
-    const uint64_t num_tokens = uint64_t{group.num_blocks()} * group.block_size_tokens();
-    mismatches.Require(num_tokens <= kMaxWorkerCacheTokens, "kv_groups",
-                       fmt::format("at most {} tokens", kMaxWorkerCacheTokens),
-                       fmt::format("{}", num_tokens));
-    mismatches.RequireName("kv_groups.dtype", group.dtype());
-  }
+  CheckGroups(description, mismatches);
   mismatches.RequireRange("max_slots", description.max_slots(), 1, kMaxWorkerSlots);
   mismatches.RequireRange("max_step_tokens", description.max_step_tokens(), 1,
                           kMaxWorkerStepTokens);
@@ -108,9 +155,7 @@ absl::Status CheckDescription(const worker::v1::DescribeResponse& description,
 }
 
 WorkerLimits LimitsOf(const worker::v1::DescribeResponse& description) {
-  const worker::v1::KvGroup& group = description.kv_groups(0);
-  return {.kv_groups = {{.block_size_tokens = group.block_size_tokens(),
-                         .num_blocks = group.num_blocks()}},
+  return {.kv_groups = GroupsOf(description),
           .max_slots = description.max_slots(),
           .max_step_tokens = description.max_step_tokens(),
           .max_context_tokens = description.max_context_tokens(),

@@ -10,19 +10,22 @@
 
 namespace lockstep::router {
 
-// The step protocol that this router speaks, and the oldest version that it accepts. Once there are
-// several versions, that is the previous one.
+// The step protocol that this router speaks, and the oldest version that it accepts. A worker of
+// that version has one KV group.
 inline constexpr uint32_t kStepProtocolVersion = 2;
 inline constexpr uint32_t kOldestStepProtocolVersion = 1;
 
 // The most that a worker may announce. Each limit is far above what any worker has. The limits keep
 // what the router allocates for one worker below 1 GiB.
-inline constexpr uint32_t kMaxWorkerBlocks = 1u << 22;
+inline constexpr uint32_t kMaxWorkerKvGroups = 4;
+inline constexpr uint32_t kMaxWorkerBlocks = 1u << 22;  // of all groups
 inline constexpr uint32_t kMaxWorkerBlockSizeTokens = 1024;
-inline constexpr uint64_t kMaxWorkerCacheTokens = 1u << 26;  // number of blocks times block size
+inline constexpr uint64_t kMaxWorkerCacheTokens = 1u
+                                                  << 26;  // blocks of all groups times their size
 inline constexpr uint32_t kMaxWorkerSlots = 1u << 16;
 inline constexpr uint32_t kMaxWorkerStepTokens = 1u << 20;
 inline constexpr uint32_t kMaxWorkerContextTokens = 1u << 24;
+inline constexpr uint32_t kMaxWorkerWindowTokens = kMaxWorkerContextTokens;
 inline constexpr uint32_t kMaxWorkerLogprobs = 1024;
 inline constexpr uint32_t kMaxWorkerStepsInFlight = 64;
 inline constexpr uint32_t kMaxWorkerDecodeIterations = 1024;

@@ -65,12 +65,26 @@ router::SamplingParams SamplingOfKind(uint32_t kind, std::mt19937_64& random,
 
 router::WorkerLimits RoomyLimits(const worker::ForwardModelInfo& info) {
   router::WorkerLimits limits;
-  limits.kv_groups[0].num_blocks = info.kv_groups.front().num_blocks;
-  limits.kv_groups[0].block_size_tokens = info.block_size_tokens;
+  limits.kv_groups.clear();
+  for (const worker::KvGroupInfo& group : info.kv_groups) {
+    limits.kv_groups.push_back({.block_size_tokens = info.block_size_tokens,
+                                .num_blocks = group.num_blocks,
+                                .retention = group.window_tokens > 0 ? router::Retention::kWindow
+                                                                     : router::Retention::kAll,
+                                .window_tokens = group.window_tokens});
+  }
   limits.max_slots = 64;
   limits.max_step_tokens = info.max_step_tokens;
   limits.max_context_tokens = info.max_context_tokens;
   return limits;
+}
+
+// Of a further group: room for one sequence at least, and for not many more.
+void ShrinkPool(router::KvGroup& group, uint32_t min_blocks, std::mt19937_64& random) {
+  if (group.has_window()) min_blocks = group.NumWindowBlocks() + 2;
+  const uint32_t num_blocks =
+      std::uniform_int_distribution<uint32_t>(min_blocks, 4 * min_blocks)(random);
+  group.num_blocks = std::min(group.num_blocks, num_blocks);
 }
 
 std::string DescribeDifference(const SequenceRecord& alone, const SequenceRecord& together) {
@@ -140,6 +154,9 @@ std::vector<WorkerLife> AdversarialLives(const worker::ForwardModelInfo& info,
     life.limits.max_step_tokens =
         life.limits.max_slots + std::uniform_int_distribution<uint32_t>(5, 30)(random);
     life.num_steps = std::uniform_int_distribution<uint64_t>(40, 90)(random);
+    for (size_t group = 1; group < life.limits.kv_groups.size(); ++group) {
+      ShrinkPool(life.limits.kv_groups[group], min_blocks, random);
+    }
     lives.push_back(life);
   }
   return lives;

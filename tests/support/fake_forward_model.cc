@@ -1,6 +1,8 @@
 #include "tests/support/fake_forward_model.h"
 
+#include <algorithm>
 #include <set>
+#include <utility>
 
 #include "common/check.h"
 
@@ -22,6 +24,11 @@ uint64_t Fold(uint64_t state, TokenId token, uint32_t position) {
 
 }  // namespace
 
+FakeModelOptions FakeModelWithWindow(FakeModelOptions options) {
+  options.further_groups = {{.num_blocks = 24, .window_tokens = 10, .dtype = "none"}};
+  return options;
+}
+
 FakeForwardModel::FakeForwardModel(const FakeModelOptions& options)
     : seed_(options.seed), kv_(size_t{options.num_blocks} * options.block_size_tokens) {
   info_.model_id = "fake";
@@ -31,6 +38,10 @@ FakeForwardModel::FakeForwardModel(const FakeModelOptions& options)
   info_.max_logits_rows = options.max_logits_rows;
   info_.block_size_tokens = options.block_size_tokens;
   info_.kv_groups = {{.num_blocks = options.num_blocks, .dtype = "none"}};
+  for (const worker::KvGroupInfo& group : options.further_groups) {
+    info_.kv_groups.push_back(group);
+    further_kv_.emplace_back(size_t{group.num_blocks} * options.block_size_tokens, 0);
+  }
   info_.weights_dtype = "none";
   info_.device = "fake";
   info_.tensor_parallel = 2;
@@ -41,9 +52,26 @@ FakeForwardModel::FakeForwardModel(const FakeModelOptions& options)
   info_.numerics_id = Mix(3);
 }
 
-FakeForwardModel::KvEntry& FakeForwardModel::At(const worker::ForwardRow& row, uint32_t position) {
-  const size_t block = row.block_tables.front()[position / info_.block_size_tokens];
-  return kv_[block * info_.block_size_tokens + position % info_.block_size_tokens];
+size_t FakeForwardModel::PlaceOf(const worker::ForwardRow& row, uint32_t group,
+                                 uint32_t position) const {
+  const size_t block = row.block_tables[group][position / info_.block_size_tokens];
+  return block * info_.block_size_tokens + position % info_.block_size_tokens;
+}
+
+void FakeForwardModel::CheckTable(const worker::ForwardRow& row, uint32_t group) const {
+  const size_t end = size_t{row.first_position} + row.num_tokens;
+  const std::vector<BlockId>& blocks = row.block_tables[group];
+  LOCKSTEP_CHECK(blocks.size() * info_.block_size_tokens >= end,
+                 "{} blocks of group {} do not cover {} tokens", blocks.size(), group, end);
+  const size_t first_read =
+      info_.kv_groups[group].FirstRead(row.first_position) / info_.block_size_tokens;
+  std::set<BlockId> distinct;
+  for (size_t i = first_read; i < blocks.size(); ++i) {
+    LOCKSTEP_CHECK(blocks[i] < info_.kv_groups[group].num_blocks,
+                   "block {} of group {} is out of range", blocks[i], group);
+    LOCKSTEP_CHECK(distinct.insert(blocks[i]).second, "block {} of group {} is twice in a table",
+                   blocks[i], group);
+  }
 }
 
 void FakeForwardModel::CheckBatch(const worker::ForwardBatch& batch,
@@ -66,14 +94,10 @@ void FakeForwardModel::CheckBatch(const worker::ForwardBatch& batch,
     next_token += row.num_tokens;
     const size_t end = size_t{row.first_position} + row.num_tokens;
     LOCKSTEP_CHECK(end <= info_.max_context_tokens, "position {} exceeds the context", end - 1);
-    const std::vector<BlockId>& blocks = row.block_tables.front();
-    LOCKSTEP_CHECK(blocks.size() * info_.block_size_tokens >= end,
-                   "{} blocks do not cover {} tokens", blocks.size(), end);
-    std::set<BlockId> distinct;
-    for (const BlockId block : blocks) {
-      LOCKSTEP_CHECK(block < info_.kv_groups.front().num_blocks, "block {} is out of range", block);
-      LOCKSTEP_CHECK(distinct.insert(block).second, "block {} is twice in a table", block);
-    }
+    LOCKSTEP_CHECK(row.block_tables.size() == info_.kv_groups.size(),
+                   "{} block tables for {} KV groups", row.block_tables.size(),
+                   info_.kv_groups.size());
+    for (uint32_t group = 0; group < info_.kv_groups.size(); ++group) CheckTable(row, group);
   }
   LOCKSTEP_CHECK(next_token == batch.token_ids.size(), "rows cover {} of {} tokens", next_token,
                  batch.token_ids.size());
@@ -94,6 +118,42 @@ void FakeForwardModel::WriteRow(const worker::ForwardBatch& batch, const worker:
 
 void FakeForwardModel::WriteEveryPlace() {
   for (KvEntry& entry : kv_) entry = {.token = 0, .position = 0};
+  wrong_kv_aborts_ = false;
+}
+
+void FakeForwardModel::HashText(const worker::ForwardRow& row, std::vector<uint64_t>& texts) {
+  texts.clear();
+  uint64_t state = Mix(seed_);
+  for (uint32_t position = 0; position < row.first_position + row.num_tokens; ++position) {
+    const KvEntry& entry = At(row, position);
+    LOCKSTEP_CHECK(entry.position != UINT32_MAX, "position {} was never computed", position);
+    state = Fold(state, entry.token, entry.position);
+    texts.push_back(state);
+  }
+}
+
+void FakeForwardModel::WriteFurtherGroups(const worker::ForwardRow& row,
+                                          const std::vector<uint64_t>& texts) {
+  for (uint32_t group = 1; group < info_.kv_groups.size(); ++group) {
+    for (uint32_t position = row.first_position; position < texts.size(); ++position) {
+      TextAt(row, group, position) = texts[position];
+    }
+  }
+}
+
+bool FakeForwardModel::FurtherGroupsHold(const worker::ForwardRow& row,
+                                         const std::vector<uint64_t>& texts) {
+  for (uint32_t group = 1; group < info_.kv_groups.size(); ++group) {
+    const uint32_t first_read = info_.kv_groups[group].FirstRead(row.first_position);
+    for (uint32_t position = first_read; position < texts.size(); ++position) {
+      if (TextAt(row, group, position) == texts[position]) continue;
+      LOCKSTEP_CHECK(!wrong_kv_aborts_,
+                     "group {}: the KV at position {} is not of the text that token {} reads",
+                     group, position, row.first_position);
+      return false;
+    }
+  }
+  return true;
 }
 
 void FakeForwardModel::FillLogits(uint64_t state, std::span<float> logits) const {
@@ -106,20 +166,20 @@ void FakeForwardModel::FillLogits(uint64_t state, std::span<float> logits) const
 void FakeForwardModel::Forward(const worker::ForwardBatch& batch, std::span<float> logits) {
   CheckBatch(batch, logits);
   for (const worker::ForwardRow& row : batch.rows) WriteRow(batch, row);
+  row_texts_.resize(std::max(row_texts_.size(), batch.rows.size()));
+  for (size_t i = 0; i < batch.rows.size(); ++i) {
+    HashText(batch.rows[i], row_texts_[i]);
+    WriteFurtherGroups(batch.rows[i], row_texts_[i]);
+  }
   size_t next = 0;
-  for (const worker::ForwardRow& row : batch.rows) {
-    uint64_t state = Mix(seed_);
-    for (uint32_t position = 0; position < row.first_position + row.num_tokens; ++position) {
-      const KvEntry& entry = At(row, position);
-      LOCKSTEP_CHECK(entry.position != UINT32_MAX, "position {} was never computed", position);
-      state = Fold(state, entry.token, entry.position);
-      const uint32_t token_index = row.first_token + position - row.first_position;
-      if (position < row.first_position || next == batch.logits_tokens.size() ||
-          batch.logits_tokens[next] != token_index) {
-        continue;
-      }
-      FillLogits(state, logits.subspan(next * info_.vocab_size, info_.vocab_size));
-      ++next;
+  for (size_t i = 0; i < batch.rows.size(); ++i) {
+    const worker::ForwardRow& row = batch.rows[i];
+    const uint64_t wrong = FurtherGroupsHold(row, row_texts_[i]) ? 0 : 1;
+    for (; next < batch.logits_tokens.size(); ++next) {
+      const uint32_t in_row = batch.logits_tokens[next] - row.first_token;
+      if (in_row >= row.num_tokens) break;
+      FillLogits(row_texts_[i][row.first_position + in_row] ^ wrong,
+                 logits.subspan(next * info_.vocab_size, info_.vocab_size));
     }
   }
   ++num_forwards_;

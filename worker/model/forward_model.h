@@ -38,6 +38,12 @@ struct KvGroupInfo {
   uint32_t num_blocks = 0;
   uint32_t window_tokens = 0;  // a token reads itself and the window_tokens - 1 before it; 0: all
   std::string dtype;
+
+  // The first position that the token at `position` reads.
+  uint32_t FirstRead(uint32_t position) const {
+    const bool is_cut = window_tokens > 0 && position >= window_tokens;
+    return is_cut ? position + 1 - window_tokens : 0;
+  }
 };
 
 // What the executor must know of a model and its KV pools.

@@ -3,6 +3,7 @@
 #include <prometheus/gauge.h>
 
 #include <string>
+#include <vector>
 
 #include "common/runtime/metrics.h"
 #include "common/version.h"
@@ -44,6 +45,24 @@ void ShowMemory(prometheus::Registry& registry, const MemoryUse& memory) {
   show("workspace", memory.workspace_bytes);
 }
 
+// Most models have one group. The series of further groups exist only if there are any.
+void ShowKvBlocks(prometheus::Registry& registry, const std::vector<KvGroupInfo>& groups) {
+  prometheus::BuildGauge()
+      .Name("lockstep_worker_kv_blocks")
+      .Help("Blocks of the KV pool.")
+      .Register(registry)
+      .Add({})
+      .Set(groups.front().num_blocks);
+  for (size_t group = 1; group < groups.size(); ++group) {
+    prometheus::BuildGauge()
+        .Name("lockstep_worker_kv_group_blocks")
+        .Help("Blocks of the pool of a further KV group.")
+        .Register(registry)
+        .Add({{"group", std::to_string(group)}})
+        .Set(groups[group].num_blocks);
+  }
+}
+
 double Seconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
 }  // namespace
@@ -61,12 +80,7 @@ WorkerMetrics::WorkerMetrics(prometheus::Registry& registry, const ForwardModelI
       compute_seconds_(StepSeconds(registry, "gpu")),
       host_seconds_(StepSeconds(registry, "host")),
       idle_seconds_(StepSeconds(registry, "idle")) {
-  prometheus::BuildGauge()
-      .Name("lockstep_worker_kv_blocks")
-      .Help("Blocks of the KV pool.")
-      .Register(registry)
-      .Add({})
-      .Set(info.kv_groups.front().num_blocks);
+  ShowKvBlocks(registry, info.kv_groups);
   ShowMemory(registry, info.memory);
   prometheus::BuildGauge()
       .Name("lockstep_worker_build_info")

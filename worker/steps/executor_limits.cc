@@ -12,11 +12,15 @@ StepBounds::StepBounds(const ForwardModelInfo& info, const ExecutorLimits& limit
       vocab_size(info.vocab_size),
       max_context_tokens(info.max_context_tokens),
       block_size_tokens(info.block_size_tokens),
-      num_blocks(info.kv_groups.front().num_blocks),
+      kv_groups(info.kv_groups),
       max_blocks_per_slot(0) {
-  LOCKSTEP_CHECK(
-      vocab_size > 0 && max_context_tokens > 0 && block_size_tokens > 0 && num_blocks > 0,
-      "model {} reports an empty vocabulary, context or KV pool", info.model_id);
+  LOCKSTEP_CHECK(vocab_size > 0 && max_context_tokens > 0 && block_size_tokens > 0,
+                 "model {} reports an empty vocabulary, context or block", info.model_id);
+  LOCKSTEP_CHECK(!kv_groups.empty() && kv_groups.front().window_tokens == 0,
+                 "model {} has no first KV group that keeps all tokens", info.model_id);
+  for (const KvGroupInfo& group : kv_groups) {
+    LOCKSTEP_CHECK(group.num_blocks > 0, "model {} reports an empty KV pool", info.model_id);
+  }
   LOCKSTEP_CHECK(info.max_logits_rows > 0, "model {} has no room for logits", info.model_id);
   LOCKSTEP_CHECK(max_slots > 0 && max_decode_iterations > 0,
                  "limits of zero leave nothing to execute");

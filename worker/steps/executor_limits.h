@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "worker/model/forward_model.h"
 
@@ -25,8 +26,14 @@ struct StepBounds {
   uint32_t vocab_size;
   uint32_t max_context_tokens;
   uint32_t block_size_tokens;
-  uint32_t num_blocks;
-  uint32_t max_blocks_per_slot;
+  std::vector<KvGroupInfo> kv_groups;  // at least one
+  uint32_t max_blocks_per_slot;        // in each group, those behind a window included
+
+  uint32_t num_groups() const { return static_cast<uint32_t>(kv_groups.size()); }
+  // Place in a block table. The tokens from `position` on read nothing before this block.
+  uint32_t FirstReadBlock(uint32_t group, uint32_t position) const {
+    return kv_groups[group].FirstRead(position) / block_size_tokens;
+  }
 };
 
 }  // namespace lockstep::worker

@@ -43,6 +43,12 @@ void Slot::Start(const v1::StartedSlot& message) {
   num_prompt_logprobs_ = sampling.num_prompt_logprobs();
   Assign(message.known_tokens(), known_tokens_);
   Assign(message.blocks(), block_tables_.front());
+  for (int i = 0; i < message.group_blocks_size(); ++i) {
+    const v1::GroupBlocks& blocks = message.group_blocks(i);
+    std::vector<BlockId>& table = block_tables_[static_cast<size_t>(i) + 1];
+    table.assign(blocks.first(), kNoBlock);
+    table.insert(table.end(), blocks.blocks().begin(), blocks.blocks().end());
+  }
 
   ReadSamplingNumbers(sampling, params_);
   params_.seed = sampling.seed();
@@ -63,8 +69,9 @@ void Slot::Release() {
   inert_ = false;
 }
 
-void Slot::AppendBlocks(std::span<const BlockId> blocks) {
-  block_tables_.front().insert(block_tables_.front().end(), blocks.begin(), blocks.end());
+void Slot::AppendBlocks(uint32_t group, std::span<const BlockId> blocks) {
+  std::vector<BlockId>& table = block_tables_[group];
+  table.insert(table.end(), blocks.begin(), blocks.end());
 }
 
 void Slot::AppendSampled(TokenId token) {

@@ -3,6 +3,7 @@
 #include <absl/container/flat_hash_map.h>
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -24,10 +25,16 @@ class TokenHistogram {
   absl::flat_hash_map<TokenId, uint32_t> index_of_;
 };
 
+// An entry of a block table that lies behind the window. Must never be read.
+inline constexpr BlockId kNoBlock = std::numeric_limits<BlockId>::max();
+
 // The mirror of one sequence: everything that a row of a step needs and that the router sent. The
 // slot keeps its memory from one sequence to the next.
 class Slot {
  public:
+  // A block table for each KV group.
+  explicit Slot(uint32_t num_groups) : block_tables_(num_groups) {}
+
   bool occupied() const { return occupied_; }
   // Stopped or failed: nothing is computed until the slot is released or started anew.
   bool inert() const { return inert_; }
@@ -36,6 +43,7 @@ class Slot {
   uint32_t num_known() const { return static_cast<uint32_t>(known_tokens_.size()); }
   uint32_t num_prompt() const { return num_prompt_; }
   uint32_t num_computed() const { return num_computed_; }  // < num_known() unless inert
+  // By position. Entries behind the window are stale or kNoBlock.
   const std::vector<BlockId>& blocks(uint32_t group = 0) const { return block_tables_[group]; }
   std::span<const std::vector<BlockId>> block_tables() const {
     return block_tables_;
@@ -63,7 +71,7 @@ class Slot {
   // `message` has been validated.
   void Start(const v1::StartedSlot& message);
   void Release();
-  void AppendBlocks(std::span<const BlockId> blocks);
+  void AppendBlocks(uint32_t group, std::span<const BlockId> blocks);
   void Advance(uint32_t num_tokens) { num_computed_ += num_tokens; }
   void AppendSampled(TokenId token);
   // Appends a token that only the device knows so far. It never becomes known here, because
@@ -82,7 +90,7 @@ class Slot {
   int32_t num_logprobs_ = -1;
   int32_t num_prompt_logprobs_ = -1;
   std::vector<TokenId> known_tokens_;
-  std::vector<std::vector<BlockId>> block_tables_ = {{}};  // by KV group
+  std::vector<std::vector<BlockId>> block_tables_;  // by KV group
   kernels::SampleParams params_;
   TokenHistogram histogram_;  // empty unless the sequence has penalties
 };

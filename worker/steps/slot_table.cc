@@ -22,7 +22,8 @@ void SlotTable::Apply(const v1::StepRequest& step) {
   const BlockId* next_block = step.grown_blocks().data();
   for (int i = 0; i < step.grown_slots_size(); ++i) {
     const uint32_t count = step.grown_counts(i);
-    slots_[step.grown_slots(i)].AppendBlocks({next_block, count});
+    const uint32_t group = step.grown_groups_size() == 0 ? 0 : step.grown_groups(i);
+    slots_[step.grown_slots(i)].AppendBlocks(group, {next_block, count});
     next_block += count;
   }
   if (!step.repeat_rows()) last_rows_.assign(step.run_slots().begin(), step.run_slots().end());

@@ -14,7 +14,8 @@ namespace lockstep::worker {
 // table.
 class SlotTable {
  public:
-  explicit SlotTable(uint32_t max_slots) : slots_(max_slots) {}
+  // `num_groups`: KV groups of the model.
+  SlotTable(uint32_t max_slots, uint32_t num_groups) : slots_(max_slots, Slot(num_groups)) {}
 
   uint32_t max_slots() const { return static_cast<uint32_t>(slots_.size()); }
   const Slot& operator[](SlotId slot) const { return slots_[slot]; }

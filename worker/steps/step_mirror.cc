@@ -7,7 +7,10 @@
 namespace lockstep::worker {
 
 StepMirror::StepMirror(const StepBounds& bounds, uint64_t incarnation)
-    : bounds_(bounds), incarnation_(incarnation), table_(bounds_.max_slots), validator_(bounds_) {}
+    : bounds_(bounds),
+      incarnation_(incarnation),
+      table_(bounds_.max_slots, bounds_.num_groups()),
+      validator_(bounds_) {}
 
 void StepMirror::BeginLease(uint64_t epoch) {
   LOCKSTEP_CHECK(epoch > 0, "epochs start at 1");

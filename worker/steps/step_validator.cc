@@ -12,7 +12,7 @@ StepValidator::StepValidator(const StepBounds& bounds)
       drafts_(bounds.max_slots),
       drafted_(bounds.max_slots),
       mentioned_(bounds.max_slots),
-      table_blocks_(bounds.num_blocks),
+      tables_(bounds),
       tokens_(bounds.vocab_size) {}
 
 absl::Status StepValidator::Check(const v1::StepRequest& step, const StepOrder& order,
@@ -53,10 +53,13 @@ absl::Status StepValidator::CheckOrder(const v1::StepRequest& step, const StepOr
   return absl::OkStatus();
 }
 
+absl::Status StepValidator::CheckSlotRange(SlotId slot) const {
+  if (slot < bounds_.max_slots) return absl::OkStatus();
+  return InvalidArgument("slot {} is not below {}", slot, bounds_.max_slots);
+}
+
 absl::Status StepValidator::CheckSlotId(SlotId slot) {
-  if (slot >= bounds_.max_slots) {
-    return InvalidArgument("slot {} is not below {}", slot, bounds_.max_slots);
-  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckSlotRange(slot));
   if (!mentioned_.Insert(slot)) return InvalidArgument("slot {} is given twice", slot);
   return absl::OkStatus();
 }
@@ -72,9 +75,8 @@ StepValidator::Draft& StepValidator::DraftOf(SlotId slot) {
            .inert = mirror.inert(),
            .num_known = mirror.num_known(),
            .num_computed = mirror.num_computed(),
-           .max_total = mirror.max_total(),
-           .num_blocks = mirror.blocks().size(),
-           .started = nullptr};
+           .max_total = mirror.max_total()};
+  tables_.Load(slot, mirror);
   return draft;
 }
 
@@ -103,9 +105,8 @@ absl::Status StepValidator::CheckStarted(const v1::StepRequest& step) {
                                .inert = false,
                                .num_known = static_cast<uint32_t>(started.known_tokens_size()),
                                .num_computed = started.num_computed_tokens(),
-                               .max_total = started.sampling().max_total_tokens(),
-                               .num_blocks = static_cast<uint64_t>(started.blocks_size()),
-                               .started = &started};
+                               .max_total = started.sampling().max_total_tokens()};
+    tables_.Load(started.slot(), started);
   }
   return absl::OkStatus();
 }
@@ -152,32 +153,10 @@ absl::Status StepValidator::CheckPromptLogprobs(const v1::StartedSlot& started) 
   return absl::OkStatus();
 }
 
-absl::Status StepValidator::CheckNewBlock(BlockId block) {
-  if (block >= bounds_.num_blocks) {
-    return InvalidArgument("block {} is not below {}", block, bounds_.num_blocks);
-  }
-  if (!table_blocks_.Insert(block)) return InvalidArgument("block {} is twice in the table", block);
-  return absl::OkStatus();
-}
-
 absl::Status StepValidator::CheckStartedSlot(const v1::StartedSlot& started) {
   if (!started.has_sampling()) return InvalidArgument("sampling: missing");
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownTokens(started));
-  table_blocks_.Clear();
-  for (int i = 0; i < started.blocks_size(); ++i) {
-    if (absl::Status status = CheckNewBlock(started.blocks(i)); !status.ok()) {
-      return Annotate(status, fmt::format("blocks[{}]", i));
-    }
-  }
-  const uint64_t num_blocks = static_cast<uint64_t>(started.blocks_size());
-  if (num_blocks > bounds_.max_blocks_per_slot) {
-    return InvalidArgument("blocks: {} are more than a context of {} tokens takes", num_blocks,
-                           bounds_.max_context_tokens);
-  }
-  if (num_blocks * bounds_.block_size_tokens < started.num_computed_tokens()) {
-    return InvalidArgument("blocks: {} of {} tokens cannot hold {} computed tokens", num_blocks,
-                           bounds_.block_size_tokens, started.num_computed_tokens());
-  }
+  LOCKSTEP_RETURN_IF_ERROR(tables_.CheckStarted(started));
   LOCKSTEP_RETURN_IF_ERROR(CheckPromptLogprobs(started));
   if (absl::Status status = CheckSampling(started.sampling(), bounds_, tokens_); !status.ok()) {
     return Annotate(status, "sampling");
@@ -190,41 +169,38 @@ absl::Status StepValidator::CheckGrown(const v1::StepRequest& step) {
     return InvalidArgument("grown_counts: expected {} entries, got {}", step.grown_slots_size(),
                            step.grown_counts_size());
   }
+  const bool only_first = step.grown_groups_size() == 0;
+  if (!only_first && step.grown_groups_size() != step.grown_slots_size()) {
+    return InvalidArgument("grown_groups: expected {} entries or none, got {}",
+                           step.grown_slots_size(), step.grown_groups_size());
+  }
   uint64_t total = 0;
   for (const uint32_t count : step.grown_counts()) total += count;
   if (total != static_cast<uint64_t>(step.grown_blocks_size())) {
     return InvalidArgument("grown_blocks: expected {} entries, got {}", total,
                            step.grown_blocks_size());
   }
-  mentioned_.Clear();
+  tables_.BeginGrowth();
   const BlockId* blocks = step.grown_blocks().data();
   for (int i = 0; i < step.grown_slots_size(); ++i) {
+    const uint32_t group = only_first ? 0 : step.grown_groups(i);
+    if (group >= bounds_.num_groups()) {
+      return InvalidArgument("grown_groups[{}]: group {} is not below {}", i, group,
+                             bounds_.num_groups());
+    }
     const uint32_t count = step.grown_counts(i);
-    absl::Status status = CheckSlotId(step.grown_slots(i));
-    if (status.ok()) status = CheckGrowth(step.grown_slots(i), blocks, count);
+    absl::Status status = CheckGrowth(step.grown_slots(i), group, {blocks, count});
     if (!status.ok()) return Annotate(status, fmt::format("grown_slots[{}]", i));
     blocks += count;
   }
   return absl::OkStatus();
 }
 
-absl::Status StepValidator::CheckGrowth(SlotId slot, const BlockId* blocks, uint32_t count) {
-  Draft& draft = DraftOf(slot);
-  if (!draft.occupied) return InvalidArgument("slot {} is empty", slot);
-  if (count == 0) return InvalidArgument("slot {} grows by no block", slot);
-  if (draft.num_blocks + count > bounds_.max_blocks_per_slot) {
-    return InvalidArgument("{} blocks are more than a context of {} tokens takes",
-                           draft.num_blocks + count, bounds_.max_context_tokens);
-  }
-  table_blocks_.Clear();
-  if (draft.started != nullptr) {
-    for (const BlockId block : draft.started->blocks()) table_blocks_.Insert(block);
-  } else {
-    for (const BlockId block : (*table_)[slot].blocks()) table_blocks_.Insert(block);
-  }
-  for (uint32_t i = 0; i < count; ++i) LOCKSTEP_RETURN_IF_ERROR(CheckNewBlock(blocks[i]));
-  draft.num_blocks += count;
-  return absl::OkStatus();
+absl::Status StepValidator::CheckGrowth(SlotId slot, uint32_t group,
+                                        std::span<const BlockId> blocks) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckSlotRange(slot));
+  if (!DraftOf(slot).occupied) return InvalidArgument("slot {} is empty", slot);
+  return tables_.CheckGrowth(slot, group, blocks);
 }
 
 absl::Status StepValidator::CheckRowCounts(const v1::StepRequest& step, uint32_t iterations) const {
@@ -286,11 +262,7 @@ absl::Status StepValidator::CheckRow(SlotId slot, uint32_t num_tokens, uint32_t 
   // ends the sequence is not computed.
   const uint64_t end =
       std::min<uint64_t>(draft.num_computed + num_actual + iterations - 1, draft.max_total - 1);
-  if (draft.num_blocks * bounds_.block_size_tokens < end) {
-    return InvalidArgument("slot {} reaches {} tokens, its {} blocks hold {}", slot, end,
-                           draft.num_blocks, draft.num_blocks * bounds_.block_size_tokens);
-  }
-  return absl::OkStatus();
+  return tables_.CheckCovers(slot, end);
 }
 
 }  // namespace lockstep::worker

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "worker/steps/executor_limits.h"
 #include "worker/steps/slot_table.h"
 #include "worker/steps/stamp_set.h"
+#include "worker/steps/table_rules.h"
 
 namespace lockstep::worker {
 
@@ -41,8 +43,6 @@ class StepValidator {
     uint32_t num_known = 0;
     uint32_t num_computed = 0;
     uint32_t max_total = 0;
-    uint64_t num_blocks = 0;
-    const v1::StartedSlot* started = nullptr;  // in this step
   };
 
   absl::Status CheckOrder(const v1::StepRequest& step, const StepOrder& order) const;
@@ -52,11 +52,11 @@ class StepValidator {
   absl::Status CheckKnownTokens(const v1::StartedSlot& started) const;
   absl::Status CheckPromptLogprobs(const v1::StartedSlot& started) const;
   absl::Status CheckGrown(const v1::StepRequest& step);
-  absl::Status CheckGrowth(SlotId slot, const BlockId* blocks, uint32_t count);
-  absl::Status CheckNewBlock(BlockId block);
+  absl::Status CheckGrowth(SlotId slot, uint32_t group, std::span<const BlockId> blocks);
   absl::Status CheckRows(const v1::StepRequest& step);
   absl::Status CheckRowCounts(const v1::StepRequest& step, uint32_t iterations) const;
   absl::Status CheckRow(SlotId slot, uint32_t num_tokens, uint32_t iterations);
+  absl::Status CheckSlotRange(SlotId slot) const;
   // Checks that the slot is in range, and that mentioned_ does not have it yet. Adds it to
   // mentioned_.
   absl::Status CheckSlotId(SlotId slot);
@@ -66,8 +66,8 @@ class StepValidator {
   const SlotTable* table_ = nullptr;  // null after a resync: every slot counts as empty
   std::vector<Draft> drafts_;         // [max_slots], valid where drafted_ says so
   StampSet drafted_;
-  StampSet mentioned_;     // slots of the list being checked
-  StampSet table_blocks_;  // blocks of the table being checked
+  StampSet mentioned_;  // slots of the list being checked
+  TableRules tables_;   // of the slots that drafted_ has
   StampSet tokens_;
 };
 

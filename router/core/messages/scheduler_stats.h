@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
+
+#include "router/core/kv/block_pool.h"
 
 namespace lockstep::router {
 
@@ -11,6 +14,7 @@ struct SchedulerStats {
   uint64_t prefill_tokens = 0;  // known tokens of running sequences that are not computed yet
   // Blocks of the first group of KV.
   uint32_t free_blocks = 0, used_blocks = 0, cached_blocks = 0, fenced_blocks = 0;
+  std::vector<BlockCounts> further_groups = {};  // of groups 1, 2, ...
   uint32_t prefix_index_nodes = 0;
   uint64_t preemptions = 0, prefix_query_tokens = 0, prefix_hit_tokens = 0, rollbacks = 0;
   uint64_t refused_steps = 0, wasted_rows = 0;  // wasted: the sequence had ended, or was inert

@@ -16,7 +16,8 @@ ReplicaSample SampleOf(const ReplicaStatus& replica) {
           .waiting = stats.waiting_requests,
           .used_blocks = uint64_t{stats.used_blocks} + stats.fenced_blocks,
           .cached_blocks = stats.cached_blocks,
-          .free_blocks = stats.free_blocks};
+          .free_blocks = stats.free_blocks,
+          .further_groups = stats.further_groups};
 }
 
 // A fleet that lost a replica may have lower counts than before.

@@ -32,6 +32,7 @@ struct ReplicaSample {
   uint64_t used_blocks = 0;
   uint64_t cached_blocks = 0;
   uint64_t free_blocks = 0;
+  std::vector<BlockCounts> further_groups = {};  // of KV groups 1, 2, ...; the rest is of group 0
 };
 
 // The last five minutes of a fleet, one sample per second. Safe to use from any thread.

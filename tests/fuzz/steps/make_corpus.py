@@ -8,7 +8,7 @@ import subprocess
 FOLDER = pathlib.Path("tests/fuzz/steps")
 PROTO = "lockstep/worker/v1/worker.proto"
 # Options of frames (step_result_fuzz.cc).
-ANSWER, STEP_ID, AHEAD = 1, 2, 4
+ANSWER, STEP_ID, AHEAD, TWO_GROUPS = 1, 2, 4, 8
 
 SAMPLING = "temperature: 0 top_p: 1 repetition_penalty: 1 num_logprobs: -1 num_prompt_logprobs: -1"
 START = (f"started {{ slot: 0 known_tokens: [1, 2, 3, 4, 5] num_prompt_tokens: 5 blocks: [0, 1, 2] "
@@ -28,8 +28,13 @@ RESULTS = {
     "slots": [(STEP_ID, "sampled_slots: [4294967295, 0, 0] sampled_counts: [0, 1, 4294967295] inert_slots: 9")],
     "timings": [(ANSWER | STEP_ID, "timings { queue_ns: 18446744073709551615 compute_ns: 18446744073709551615 "
                                    "idle_ns: 1 total_ns: 0 } draining: true")] * 2,
+    # The router with two KV groups (step_result_fuzz.cc: the options of the first frame say so).
+    "groups": [(ANSWER | STEP_ID | TWO_GROUPS, "")] + [(ANSWER | STEP_ID, "")] * 20,
+    "groups_ahead": [(ANSWER | STEP_ID | AHEAD | TWO_GROUPS, "")] + [(ANSWER | STEP_ID | AHEAD, "")] * 20,
     "old_step": [(0, "step_id: 7")],
 }
+# Of a model with two KV groups (step_request_fuzz.cc: the options of the first frame say so).
+GROUPS_START = START.replace(" sampling", " group_blocks { blocks: [9, 3, 5] } sampling")
 REQUESTS = {
     "decode": [(1, START)] + [(1, "run_slots: 0")] + [(1, "repeat_rows: true")] * 3,
     "iterations": [(1, START), (1, "run_slots: 0 decode_iterations: 4"), (1, "released_slots: 0")],
@@ -42,6 +47,12 @@ REQUESTS = {
                                "num_logprobs: 3 num_prompt_logprobs: 2"))] + [(1, "run_slots: 0")] * 3,
     "huge": [(1, "run_slots: 4294967295 run_tokens: 4294967295 decode_iterations: 4294967295 "
                  "copied_from: 1 copied_to: 4294967295")],
+    "groups": [(3, GROUPS_START)] + [(1, "run_slots: 0")] * 4 + [
+        (1, "grown_slots: [0, 0] grown_groups: [0, 1] grown_counts: [1, 1] grown_blocks: [3, 20] run_slots: 0")],
+    "groups_resumed": [(3, GROUPS_START)] + [
+        (1, "released_slots: 0 started { slot: 0 known_tokens: [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5] "
+            "num_prompt_tokens: 14 num_computed_tokens: 13 blocks: [0, 1, 2, 4] group_blocks { first: 1 blocks: [3, 5, 7] } "
+            f"sampling {{ {SAMPLING} max_total_tokens: 20 }} }} run_slots: 0")],
     "claim": [(0, "epoch: 7 claim { takeover: true }"), (1, "claim { expected_incarnation: 5 }")],
     "wrong_numbers": [(0, "epoch: 6 step_id: 1"), (0, "epoch: 7 step_id: 9")],
 }

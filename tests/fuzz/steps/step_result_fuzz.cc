@@ -25,7 +25,8 @@ namespace wire = worker::v1;
 // Of a frame: what the message is put on top of.
 constexpr uint8_t kOnTopOfAnAnswer = 1;  // an honest answer to the step; else an empty message
 constexpr uint8_t kRightStepId = 2;
-constexpr uint8_t kRunAhead = 4;  // another step is sent before the answer is read
+constexpr uint8_t kRunAhead = 4;   // another step is sent before the answer is read
+constexpr uint8_t kTwoGroups = 8;  // of the first frame: the worker has a second KV group
 
 const WorkerLimits kLimits = {.kv_groups = {{.block_size_tokens = 4, .num_blocks = 24}},
                               .max_slots = 4,
@@ -33,6 +34,17 @@ const WorkerLimits kLimits = {.kv_groups = {{.block_size_tokens = 4, .num_blocks
                               .max_context_tokens = 64,
                               .max_decode_iterations = 4,
                               .max_steps_in_flight = 3};
+
+WorkerLimits LimitsOf(bool two_groups) {
+  WorkerLimits limits = kLimits;
+  if (two_groups) {
+    limits.kv_groups.push_back({.block_size_tokens = 4,
+                                .num_blocks = 8,
+                                .retention = Retention::kWindow,
+                                .window_tokens = 6});
+  }
+  return limits;
+}
 
 std::shared_ptr<const Request> MakeRequest(RequestKey key, uint32_t num_prompt_tokens,
                                            uint32_t num_samples, int32_t num_logprobs) {
@@ -50,7 +62,8 @@ std::shared_ptr<const Request> MakeRequest(RequestKey key, uint32_t num_prompt_t
 
 class World {
  public:
-  World() : scheduler_(Config(), testing::MakeFcfsPolicy()) {
+  explicit World(bool two_groups)
+      : limits_(LimitsOf(two_groups)), scheduler_(Config(), testing::MakeFcfsPolicy()) {
     Attach();
     for (const auto& request : {MakeRequest(1, 5, 1, -1), MakeRequest(2, 21, 2, -1),
                                 MakeRequest(3, 9, 1, 2), MakeRequest(4, 30, 1, -1)}) {
@@ -107,7 +120,7 @@ class World {
   }
   void Attach() {
     known_ = std::vector<Slot>(kLimits.max_slots);
-    const absl::Status status = scheduler_.AttachWorker(kLimits, Now());
+    const absl::Status status = scheduler_.AttachWorker(limits_, Now());
     LOCKSTEP_CHECK(status.ok(), "{}", Message(status));
   }
   void Lose() {
@@ -209,6 +222,7 @@ class World {
   }
 
   Instant now_ = Instant();
+  const WorkerLimits limits_;
   Scheduler scheduler_;
   std::deque<StepPlan> plans_;
   std::vector<Slot> known_;
@@ -222,7 +236,8 @@ class World {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr int kMaxFrames = 200;
   lockstep::testing::FramedInput input(data, size);
-  lockstep::router::World world;
+  const bool two_groups = size > 0 && (data[0] & lockstep::router::kTwoGroups) != 0;
+  lockstep::router::World world(two_groups);
   for (int i = 0; i < kMaxFrames; ++i) {
     const std::optional<lockstep::testing::Frame> frame = input.Next();
     if (!frame.has_value()) break;

@@ -16,7 +16,8 @@ constexpr uint32_t kNumBlocks = 1 << 17;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<InstantWorker>> InstantWorker::Start(const std::string& model_path,
-                                                                    uint32_t max_slots) {
+                                                                    uint32_t max_slots,
+                                                                    uint32_t window_tokens) {
   LOCKSTEP_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(model_path));
   std::unique_ptr<InstantWorker> instant(new InstantWorker());
   worker::ForwardModelInfo& info = instant->info_;
@@ -26,6 +27,10 @@ absl::StatusOr<std::unique_ptr<InstantWorker>> InstantWorker::Start(const std::s
   info.max_step_tokens = kMaxStepTokens;
   info.max_logits_rows = max_slots;
   info.kv_groups.front().num_blocks = kNumBlocks;
+  if (window_tokens > 0) {
+    info.kv_groups.push_back(
+        {.num_blocks = kNumBlocks, .window_tokens = window_tokens, .dtype = {}});
+  }
   info.model_fingerprint = config.Fingerprint();
   LOCKSTEP_ASSIGN_OR_RETURN(info.tokenizer_fingerprint, LoadTokenizerFingerprint(model_path));
   instant->metrics_ = std::make_unique<worker::WorkerMetrics>(instant->registry_, info);

@@ -14,11 +14,13 @@
 namespace lockstep::bench {
 
 // A worker as the router sees it, on a free port of this machine, of the model in a folder with
-// config.json and tokenizer.json; behind it a PacedRunner.
+// config.json and tokenizer.json; behind it a PacedRunner. With `window_tokens` it has a second KV
+// group with such a window.
 class InstantWorker {
  public:
   static absl::StatusOr<std::unique_ptr<InstantWorker>> Start(const std::string& model_path,
-                                                              uint32_t max_slots);
+                                                              uint32_t max_slots,
+                                                              uint32_t window_tokens = 0);
   ~InstantWorker() { runner_->Release(); }
 
   std::string address() const { return FormatAddress(server_->address()); }

@@ -15,6 +15,7 @@
 
 ABSL_FLAG(std::string, model, "", "folder with config.json and tokenizer.json");
 ABSL_FLAG(uint32_t, max_slots, 256, "sequences at once");
+ABSL_FLAG(uint32_t, window, 0, "tokens of the window of a second KV group; 0: one group");
 ABSL_FLAG(absl::Duration, step_time, absl::ZeroDuration(), "of every step");
 
 int main(int argc, char** argv) {
@@ -25,8 +26,8 @@ int main(int argc, char** argv) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  const auto worker = lockstep::bench::InstantWorker::Start(absl::GetFlag(FLAGS_model),
-                                                            absl::GetFlag(FLAGS_max_slots));
+  const auto worker = lockstep::bench::InstantWorker::Start(
+      absl::GetFlag(FLAGS_model), absl::GetFlag(FLAGS_max_slots), absl::GetFlag(FLAGS_window));
   if (!worker.ok()) {
     std::fprintf(stderr, "lockstep-instant-worker: %s\n",
                  lockstep::Message(worker.status()).c_str());

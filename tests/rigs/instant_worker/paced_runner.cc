@@ -19,7 +19,7 @@ PacedRunner::PacedRunner(const worker::ForwardModelInfo& info, const worker::Exe
                          uint64_t incarnation)
     : bounds_(info, limits),
       incarnation_(incarnation),
-      table_(bounds_.max_slots),
+      table_(bounds_.max_slots, bounds_.num_groups()),
       validator_(bounds_) {}
 
 void PacedRunner::SetStepTime(std::chrono::nanoseconds step_time) {

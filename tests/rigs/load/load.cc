@@ -39,7 +39,7 @@ class Simulation {
         random_(load.seed),
         scheduler_(ConfigOf(load), router::MakePriorityPolicy(kAgeing)),
         worker_(kNumSlots, load.costs) {
-    Expect(scheduler_.AttachWorker({.kv_groups = {{.num_blocks = kNumBlocks}},
+    Expect(scheduler_.AttachWorker({.kv_groups = GroupsOf(load),
                                     .max_slots = kNumSlots,
                                     .max_step_tokens = kMaxStepTokens,
                                     .max_context_tokens = kMaxContextTokens},
@@ -94,6 +94,16 @@ class Simulation {
     config.max_time_per_token = load.max_time_per_token;
     config.max_time_to_first_token = load.max_time_to_first_token;
     return config;
+  }
+
+  static router::KvGroups GroupsOf(const Load& load) {
+    router::KvGroups groups = {{.num_blocks = kNumBlocks}};
+    if (load.window_tokens > 0) {
+      groups.push_back({.num_blocks = kNumBlocks,
+                        .retention = router::Retention::kWindow,
+                        .window_tokens = load.window_tokens});
+    }
+    return groups;
   }
 
   void SubmitOne(Origin origin) {

@@ -33,6 +33,7 @@ struct Load {
   absl::Duration max_time_to_first_token = absl::InfiniteDuration();  // without streams
   absl::Duration warm_up = absl::Seconds(15);
   absl::Duration duration = absl::Seconds(60);  // virtual, after the warm-up
+  uint32_t window_tokens = 0;                   // of a second KV group; 0: there is none
   uint64_t seed = 1;
   StepCosts costs = {};
 };

@@ -122,6 +122,21 @@ TEST(LoadTest, PrefixesAreComputedOnce) {
   EXPECT_GT(Simulate(shared).output_tokens_per_s, 3 * Simulate(own).output_tokens_per_s);
 }
 
+// Both pools have room, so a second KV group changes neither a plan nor a hit.
+TEST(LoadTest, AWindowWithRoomChangesNothing) {
+  Load load = {.num_streams = 32,
+               .prompt_tokens = {128, 512},
+               .output_tokens = {64, 200},
+               .num_prefixes = 8,
+               .prefix_tokens = 2048,
+               .duration = absl::Seconds(20)};
+  const LoadFigures one_group = Simulate(load);
+  load.window_tokens = 1024;
+  const LoadFigures two_groups = Simulate(load);
+  EXPECT_EQ(two_groups.output_tokens_per_s, one_group.output_tokens_per_s);
+  EXPECT_EQ(two_groups.first_ms, one_group.first_ms);
+}
+
 // Running streams' median grows by half at most, at 85 % of what prompts get without a bound. That
 // needs more than half of the steps without prompts, also while the rest of a prompt is short.
 TEST(LoadTest, LongPromptsLeaveTheMedianOfRunningStreamsAlone) {

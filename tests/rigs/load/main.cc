@@ -32,6 +32,7 @@ ABSL_FLAG(absl::Duration, max_time_to_first_token, absl::InfiniteDuration(),
           "as of lockstep-router; only loads with a rate have it");
 ABSL_FLAG(absl::Duration, seconds, absl::Seconds(60),
           "virtual time of each load, after a warm-up of 15 s");
+ABSL_FLAG(uint32_t, window, 0, "tokens of the window of a second KV group; 0: one group");
 ABSL_FLAG(uint64_t, seed, 1, "of the lengths and times");
 
 namespace lockstep::bench {
@@ -63,6 +64,7 @@ Load Parse(const std::string& text) {
   Load load = {.target_step_time = absl::GetFlag(FLAGS_target_step_time),
                .max_time_per_token = absl::GetFlag(FLAGS_max_time_per_token),
                .duration = absl::GetFlag(FLAGS_seconds),
+               .window_tokens = absl::GetFlag(FLAGS_window),
                .seed = absl::GetFlag(FLAGS_seed)};
   const uint32_t level = ParseNumber(text, parts[0]);
   if (has_rate) {

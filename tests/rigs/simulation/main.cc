@@ -28,6 +28,9 @@ ABSL_FLAG(std::vector<std::string>, routers, std::vector<std::string>({"1"}),
 ABSL_FLAG(std::string, spreading, "random",
           "of requests over routers: random, or conversation (all of one go to one router)");
 ABSL_FLAG(uint32_t, blocks, 0, "KV blocks of a worker, instead of the setting's; 0: that");
+ABSL_FLAG(uint32_t, window, 0, "tokens of the window of a second KV group; 0: one group");
+ABSL_FLAG(uint32_t, window_blocks, lockstep::bench::WorkerOptions().window_blocks,
+          "KV blocks of a worker in that group");
 ABSL_FLAG(uint32_t, requests, 0, "instead of the setting's number, of each tenant; 0: that");
 ABSL_FLAG(double, max_imbalance, lockstep::router::PlacementConfig().max_imbalance,
           "as of lockstep-router --max-imbalance");
@@ -68,6 +71,8 @@ SimulationOptions OptionsOf(const std::string& setting, const std::string& place
   options->spreading = spreading == "random" ? Spreading::kRandom : Spreading::kConversation;
   if (const uint32_t workers = absl::GetFlag(FLAGS_workers)) options->num_workers = workers;
   if (const uint32_t blocks = absl::GetFlag(FLAGS_blocks)) options->worker.num_blocks = blocks;
+  options->worker.window_tokens = absl::GetFlag(FLAGS_window);
+  options->worker.window_blocks = absl::GetFlag(FLAGS_window_blocks);
   for (TraceOptions& trace : options->traces) {
     if (const uint32_t requests = absl::GetFlag(FLAGS_requests)) trace.num_requests = requests;
     if (const uint64_t seed = absl::GetFlag(FLAGS_seed)) trace.seed = seed;

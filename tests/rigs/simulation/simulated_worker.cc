@@ -78,6 +78,12 @@ void SimulatedWorker::Claim() {
   worker::v1::KvGroup* const group = up.description.add_kv_groups();
   group->set_block_size_tokens(options_.block_size_tokens);
   group->set_num_blocks(options_.num_blocks);
+  if (options_.window_tokens > 0) {
+    worker::v1::KvGroup* const window = up.description.add_kv_groups();
+    window->set_block_size_tokens(options_.block_size_tokens);
+    window->set_num_blocks(options_.window_blocks);
+    window->set_window_tokens(options_.window_tokens);
+  }
   surroundings_.sink->OnLinkEvent(std::move(up));
 }
 
@@ -225,8 +231,24 @@ void SimulatedWorker::ApplySlots(const worker::v1::StepRequest& request) {
             .num_known = static_cast<uint32_t>(known.size()),
             .num_computed = started.num_computed_tokens(),
             .max_total = started.sampling().max_total_tokens(),
-            .taken = true};
+            .taken = true,
+            .num_blocks = {static_cast<uint32_t>(started.blocks_size())}};
+    LOCKSTEP_CHECK(started.group_blocks_size() + 1 == static_cast<int>(num_groups()),
+                   "slot {} starts with blocks of {} further groups", started.slot(),
+                   started.group_blocks_size());
+    for (const worker::v1::GroupBlocks& further : started.group_blocks()) {
+      slot.num_blocks[1] = further.first() + static_cast<uint32_t>(further.blocks_size());
+    }
     ++totals_.num_started;
+  }
+  ApplyGrowth(request);
+}
+
+void SimulatedWorker::ApplyGrowth(const worker::v1::StepRequest& request) {
+  for (int i = 0; i < request.grown_slots_size(); ++i) {
+    const uint32_t group = request.grown_groups_size() == 0 ? 0 : request.grown_groups(i);
+    LOCKSTEP_CHECK(group < num_groups(), "group {} grows", group);
+    slots_.at(request.grown_slots(i)).num_blocks[group] += request.grown_counts(i);
   }
 }
 
@@ -254,6 +276,11 @@ void SimulatedWorker::RunRow(uint32_t slot_index, uint32_t num_tokens,
   slot.num_computed += num_tokens;
   LOCKSTEP_CHECK(slot.num_computed <= slot.num_known, "slot {} computes what it does not know",
                  slot_index);
+  for (uint32_t group = 0; group < num_groups(); ++group) {
+    LOCKSTEP_CHECK(slot.num_blocks[group] * options_.block_size_tokens >= slot.num_computed,
+                   "slot {} has {} blocks in group {} for {} tokens", slot_index,
+                   slot.num_blocks[group], group, slot.num_computed);
+  }
   if (slot.num_computed < slot.num_known) return;
   const TokenId token = TokenAfter(slot.text);
   slot.text = ExtendText(slot.text, token);

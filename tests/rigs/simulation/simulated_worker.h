@@ -3,6 +3,7 @@
 #include <absl/status/status.h>
 #include <absl/time/time.h>
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -18,6 +19,8 @@ namespace lockstep::bench {
 struct WorkerOptions {
   uint32_t num_blocks = 2048;
   uint32_t block_size_tokens = 16;
+  uint32_t window_tokens = 0;  // of a second KV group; 0: there is none
+  uint32_t window_blocks = 1024;
   uint32_t max_slots = 64;
   uint32_t max_step_tokens = 2048;
   uint32_t max_context_tokens = 16384;
@@ -41,7 +44,8 @@ struct FaultOptions {
 };
 
 // A worker and the link to it: keeps the protocol, computes texts of text_model.h, and takes the
-// time that it is told to. Everything that it sends comes through the event queue.
+// time that it is told to. A row must have blocks for its tokens in every KV group. Everything that
+// it sends comes through the event queue.
 class SimulatedWorker final : public router::StepLink {
  public:
   // Both must outlive the object.
@@ -80,6 +84,7 @@ class SimulatedWorker final : public router::StepLink {
     uint32_t max_total = 0;
     bool taken = false;
     bool inert = false;
+    std::array<uint32_t, 2> num_blocks = {};  // entries of the block table of each KV group
   };
   struct Pending {
     Instant at;
@@ -94,6 +99,8 @@ class SimulatedWorker final : public router::StepLink {
   void ClearSlots();
   void NoteSlots(int change);
   void ApplySlots(const worker::v1::StepRequest& request);
+  void ApplyGrowth(const worker::v1::StepRequest& request);
+  uint32_t num_groups() const { return options_.window_tokens > 0 ? 2 : 1; }
   // The tokens that the step computes.
   uint64_t RunRows(const worker::v1::StepRequest& request, worker::v1::StepResult& result);
   void RunRow(uint32_t slot_index, uint32_t num_tokens, worker::v1::StepResult& result);

@@ -354,6 +354,9 @@ void Simulation::SumUp() {
     const router::ReplicaStatus status = side.replica->board().status();
     report_.num_leaked +=
         status.live_requests + status.scheduler.used_blocks + status.scheduler.fenced_blocks;
+    for (const router::BlockCounts& group : status.scheduler.further_groups) {
+      report_.num_leaked += group.used + group.fenced;
+    }
   }
 }
 

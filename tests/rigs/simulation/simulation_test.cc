@@ -55,6 +55,21 @@ TEST_F(SimulationTest, ClientsDoNotNoticeFailingWorkers) {
   EXPECT_GT(NumFaults(report), kNumRequests / 100);
 }
 
+// A second KV group with a window, whose pool is too small for all sequences at once.
+TEST_F(SimulationTest, ClientsDoNotNoticeAWindow) {
+  for (const uint32_t window_blocks : {128u, 1024u}) {
+    SCOPED_TRACE(window_blocks);
+    SimulationOptions options = ManyFaults();
+    options.traces[0].num_requests /= 2;
+    options.worker.window_tokens = 500;
+    options.worker.window_blocks = window_blocks;
+    const SimulationReport report = Simulate(options);
+    ExpectAllServed(report);
+    EXPECT_GT(NumFaults(report), 5u);
+    EXPECT_GT(report.all.hit_ratio(), 0.0);
+  }
+}
+
 TEST_F(SimulationTest, OneKindOfFaultAtATime) {
   using Weight = uint32_t FaultOptions::*;
   constexpr std::pair<const char*, Weight> kKinds[] = {{"crashes", &FaultOptions::crashes},

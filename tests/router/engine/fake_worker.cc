@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "router/workers/worker_contract.h"
+
 namespace lockstep::testing {
 
 FakeWorker::FakeWorker(const FakeModelOptions& options, uint32_t max_slots)
@@ -25,7 +27,7 @@ router::LinkUp FakeWorker::Claim() {
   router::LinkUp up{.epoch = epoch_, .description = {}};
   const worker::StepBounds& bounds = executor_->bounds();
   worker::v1::DescribeResponse& description = up.description;
-  description.set_protocol_version(1);
+  description.set_protocol_version(router::kStepProtocolVersion);
   description.set_incarnation(incarnation_);
   description.set_model_fingerprint(model_->info().model_fingerprint);
   description.set_weights_fingerprint(weights_fingerprint_);
@@ -38,9 +40,12 @@ router::LinkUp FakeWorker::Claim() {
   description.set_max_logprobs(bounds.max_logprobs);
   description.set_max_steps_in_flight(4);
   description.set_max_decode_iterations(bounds.max_decode_iterations);
-  worker::v1::KvGroup* const group = description.add_kv_groups();
-  group->set_block_size_tokens(bounds.block_size_tokens);
-  group->set_num_blocks(bounds.num_blocks);
+  for (const worker::KvGroupInfo& from : bounds.kv_groups) {
+    worker::v1::KvGroup* const group = description.add_kv_groups();
+    group->set_block_size_tokens(bounds.block_size_tokens);
+    group->set_num_blocks(from.num_blocks);
+    group->set_window_tokens(from.window_tokens);
+  }
   return up;
 }
 

@@ -56,8 +56,9 @@ struct Client {
 // A replica whose link, worker and clock are driven by hand.
 class ReplicaTest : public ::testing::Test {
  protected:
-  explicit ReplicaTest(WorkerOwner owner = WorkerOwner::kSelf)
+  explicit ReplicaTest(WorkerOwner owner = WorkerOwner::kSelf, const FakeModelOptions& model = {})
       : metrics_(registry_, "fake"),
+        worker_(model),
         link_(worker_),
         admission_(Admission::Make({})),
         replica_(ReplicaConfig{}, MakeFcfsPolicy(),

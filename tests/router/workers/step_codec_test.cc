@@ -63,12 +63,57 @@ TEST(EncodeStepTest, CarriesRowsAndGrowthInBatchOrder) {
   EXPECT_THAT(request.grown_blocks(), ElementsAre(31, 30, 12));
 }
 
-TEST(EncodeStepDeathTest, AGroupThatTheProtocolCannotTell) {
+TEST(EncodeStepTest, OneGroupNeedsNoGroups) {
+  const worker::v1::StepRequest request = EncodeStep(MixedPlan(), 99);
+  EXPECT_THAT(request.grown_groups(), IsEmpty());
+}
+
+TEST(EncodeStepTest, CarriesGrowthOfEveryGroup) {
   StepPlan plan;
-  plan.rows = {{.slot = 0,
+  plan.rows = {{.slot = 4, .num_tokens = 1, .new_blocks = {{.group = 0, .ids = {1}}}},
+               {.slot = 2, .num_tokens = 1, .new_blocks = {}},
+               {.slot = 0,
                 .num_tokens = 1,
-                .new_blocks = {{.group = 0, .ids = {1}}, {.group = 1, .ids = {2}}}}};
-  EXPECT_DEATH(EncodeStep(plan, 1), "has group 1");
+                .new_blocks = {{.group = 0, .ids = {7}}, {.group = 1, .first = 9, .ids = {2, 3}}}},
+               {.slot = 5, .num_tokens = 1, .new_blocks = {{.group = 0, .ids = {8}}}},
+               {.slot = 6, .num_tokens = 1, .new_blocks = {{.group = 2, .ids = {0}}}}};
+  const worker::v1::StepRequest request = EncodeStep(plan, 1);
+  EXPECT_THAT(request.grown_slots(), ElementsAre(4, 0, 0, 5, 6));
+  EXPECT_THAT(request.grown_groups(), ElementsAre(0, 0, 1, 0, 2));
+  EXPECT_THAT(request.grown_counts(), ElementsAre(1, 1, 2, 1, 1));
+  EXPECT_THAT(request.grown_blocks(), ElementsAre(1, 7, 2, 3, 8, 0));
+}
+
+StepPlan StartingPlan(std::vector<GroupBlocks> blocks) {
+  StepPlan plan;
+  plan.started.push_back({.slot = 6,
+                          .request = MakeRequest({10, 11, 12}),
+                          .sample_index = 0,
+                          .known_tokens = {10, 11, 12},
+                          .num_computed_tokens = 1,
+                          .blocks = std::move(blocks),
+                          .first_prompt_logprob = 0});
+  return plan;
+}
+
+TEST(EncodeStepTest, CarriesTheBlocksOfEveryGroup) {
+  const StepPlan plan = StartingPlan({{.group = 0, .ids = {44, 45}},
+                                      {.group = 1, .first = 1, .ids = {3}},
+                                      {.group = 2, .first = 0, .ids = {9, 8}}});
+  const worker::v1::StepRequest request = EncodeStep(plan, 1);
+  const worker::v1::StartedSlot& started = request.started(0);
+  EXPECT_THAT(started.blocks(), ElementsAre(44, 45));
+  ASSERT_EQ(started.group_blocks_size(), 2);
+  EXPECT_EQ(started.group_blocks(0).first(), 1u);
+  EXPECT_THAT(started.group_blocks(0).blocks(), ElementsAre(3));
+  EXPECT_EQ(started.group_blocks(1).first(), 0u);
+  EXPECT_THAT(started.group_blocks(1).blocks(), ElementsAre(9, 8));
+  EXPECT_EQ(EncodeStep(StartingPlan({{.ids = {1}}}), 1).started(0).group_blocks_size(), 0);
+}
+
+TEST(EncodeStepDeathTest, AStartThatLacksAGroup) {
+  EXPECT_DEATH(EncodeStep(StartingPlan({{.group = 0, .ids = {1}}, {.group = 2, .ids = {2}}}), 1),
+               "started slot 6: the blocks of group 2 come where 1 belongs");
 }
 
 TEST(EncodeStepTest, CarriesEverythingOfAStartedSlot) {

@@ -60,20 +60,21 @@ void ExpectMismatch(const std::function<void(worker::v1::DescribeResponse&)>& ch
 TEST(CheckDescriptionTest, NamesWhatDoesNotFit) {
   using Description = worker::v1::DescribeResponse;
   ExpectMismatch([](Description& d) { d.set_protocol_version(kStepProtocolVersion + 1); },
-                 "protocol_version: expected 1 to 1, got 2");
+                 "protocol_version: expected 1 to 2, got 3");
   ExpectMismatch([](Description& d) { d.set_protocol_version(kOldestStepProtocolVersion - 1); },
-                 "protocol_version: expected 1 to 1, got 0");
+                 "protocol_version: expected 1 to 2, got 0");
   ExpectMismatch(
       [](Description& d) { d.set_model_fingerprint(1); },
       "model_fingerprint: expected 0000000000000abc, got 0000000000000001 (model \"tiny\")");
   ExpectMismatch([](Description& d) { d.set_tokenizer_fingerprint(1); },
                  "tokenizer_fingerprint: expected 0000000000000def, got 0000000000000001");
   ExpectMismatch([](Description& d) { d.set_vocab_size(99); }, "vocab_size: expected 100, got 99");
-  ExpectMismatch([](Description& d) { d.clear_kv_groups(); }, "kv_groups: expected 1 group, got 0");
-  ExpectMismatch([](Description& d) { d.add_kv_groups(); }, "kv_groups: expected 1 group, got 2");
-  ExpectMismatch([](Description& d) { d.mutable_kv_groups(0)->set_num_blocks(0); }, "num_blocks");
+  ExpectMismatch([](Description& d) { d.clear_kv_groups(); },
+                 "kv_groups: expected 1 to 4 groups with protocol version 2, got 0");
+  ExpectMismatch([](Description& d) { d.mutable_kv_groups(0)->set_num_blocks(0); },
+                 "kv_groups[0].num_blocks: expected 1 to 4194304, got 0");
   ExpectMismatch([](Description& d) { d.mutable_kv_groups(0)->set_block_size_tokens(0); },
-                 "block_size_tokens");
+                 "kv_groups[0].block_size_tokens: expected 1 to 1024, got 0");
   ExpectMismatch([](Description& d) { d.set_max_slots(0); }, "max_slots");
   ExpectMismatch([](Description& d) { d.set_max_step_tokens(0); }, "max_step_tokens");
   ExpectMismatch([](Description& d) { d.set_max_context_tokens(0); }, "max_context_tokens");
@@ -89,9 +90,9 @@ TEST(CheckDescriptionTest, EveryLimitHasAnUpperBound) {
   };
   const auto narrow = [](uint64_t value) { return static_cast<uint32_t>(value); };
   const Limit limits[] = {
-      {"kv_groups.num_blocks", kMaxWorkerBlocks,
+      {"kv_groups[0].num_blocks", kMaxWorkerBlocks,
        [&](Description& d, uint64_t v) { d.mutable_kv_groups(0)->set_num_blocks(narrow(v)); }},
-      {"kv_groups.block_size_tokens", kMaxWorkerBlockSizeTokens,
+      {"kv_groups[0].block_size_tokens", kMaxWorkerBlockSizeTokens,
        [&](Description& d, uint64_t v) {
          d.mutable_kv_groups(0)->set_block_size_tokens(narrow(v));
        }},
@@ -125,7 +126,72 @@ TEST(CheckDescriptionTest, TheCacheIsBoundedInTokensAsWell) {
         d.mutable_kv_groups(0)->set_num_blocks(kMaxWorkerBlocks);
         d.mutable_kv_groups(0)->set_block_size_tokens(kMaxWorkerBlockSizeTokens);
       },
-      "kv_groups: expected at most 67108864 tokens, got 4294967296");
+      "kv_groups: expected at most 67108864 tokens in all, got 4294967296");
+}
+
+// A second group with a window of 40 tokens.
+worker::v1::DescribeResponse WithWindow() {
+  worker::v1::DescribeResponse description = Fitting();
+  worker::v1::KvGroup* const group = description.add_kv_groups();
+  group->set_block_size_tokens(16);
+  group->set_num_blocks(5);  // three in the window, and two more
+  group->set_window_tokens(40);
+  return description;
+}
+
+TEST(CheckDescriptionTest, AcceptsSeveralGroups) {
+  worker::v1::DescribeResponse description = WithWindow();
+  EXPECT_TRUE(CheckDescription(description, kExpected).ok())
+      << CheckDescription(description, kExpected);
+  while (description.kv_groups_size() < static_cast<int>(kMaxWorkerKvGroups)) {
+    *description.add_kv_groups() = description.kv_groups(1);
+  }
+  EXPECT_TRUE(CheckDescription(description, kExpected).ok());
+  *description.add_kv_groups() = description.kv_groups(1);
+  EXPECT_THAT(Message(CheckDescription(description, kExpected)),
+              HasSubstr("kv_groups: expected 1 to 4 groups with protocol version 2, got 5"));
+}
+
+TEST(CheckDescriptionTest, AWorkerOfTheLastProtocolHasOneGroup) {
+  worker::v1::DescribeResponse description = WithWindow();
+  description.set_protocol_version(kOldestStepProtocolVersion);
+  EXPECT_THAT(Message(CheckDescription(description, kExpected)),
+              HasSubstr("kv_groups: expected 1 to 1 groups with protocol version 1, got 2"));
+}
+
+TEST(CheckDescriptionTest, NamesWhatDoesNotFitOfAGroup) {
+  const auto expect = [](const std::function<void(worker::v1::KvGroup&)>& change,
+                         const std::string& message) {
+    worker::v1::DescribeResponse description = WithWindow();
+    change(*description.mutable_kv_groups(1));
+    const absl::Status status = CheckDescription(description, kExpected);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(Message(status), HasSubstr(message));
+  };
+  using Group = worker::v1::KvGroup;
+  expect([](Group& g) { g.set_num_blocks(0); },
+         "kv_groups[1].num_blocks: expected 1 to 4194304, got 0");
+  expect([](Group& g) { g.set_num_blocks(4); },
+         "kv_groups[1]: num_blocks is 4, a window of 40 tokens needs at least 5");
+  expect([](Group& g) { g.set_block_size_tokens(0); }, "kv_groups[1].block_size_tokens: expected");
+  expect([](Group& g) { g.set_block_size_tokens(8); },
+         "kv_groups[1]: blocks of 8 tokens beside blocks of 16");
+  expect([](Group& g) { g.set_window_tokens(kMaxWorkerWindowTokens + 1); },
+         "kv_groups[1].window_tokens: expected 0 to 16777216, got 16777217");
+  expect([](Group& g) { g.set_window_tokens(kMaxWorkerWindowTokens); }, "needs at least 1048578");
+  expect([](Group& g) { g.set_dtype(std::string(129, 'x')); },
+         "kv_groups[1].dtype: expected at most 128 bytes, got 129 bytes");
+  ExpectMismatch([](auto& d) { d.mutable_kv_groups(0)->set_window_tokens(32); },
+                 "kv_groups[0]: a first group that does not keep all tokens");
+}
+
+TEST(CheckDescriptionTest, TheGroupsAreBoundedTogether) {
+  worker::v1::DescribeResponse description = WithWindow();
+  description.mutable_kv_groups(0)->set_num_blocks(kMaxWorkerBlocks - 5);
+  EXPECT_TRUE(CheckDescription(description, kExpected).ok());
+  description.mutable_kv_groups(1)->set_num_blocks(6);
+  EXPECT_THAT(Message(CheckDescription(description, kExpected)),
+              HasSubstr("kv_groups: expected at most 4194304 blocks in all, got 4194305"));
 }
 
 TEST(CheckDescriptionTest, TextsAreShortAndQuotedShorter) {
@@ -135,7 +201,7 @@ TEST(CheckDescriptionTest, TextsAreShortAndQuotedShorter) {
   ExpectMismatch([](Description& d) { d.set_weights_dtype(std::string(129, 'x')); },
                  "weights_dtype: expected at most 128 bytes, got 129 bytes");
   ExpectMismatch([](Description& d) { d.mutable_kv_groups(0)->set_dtype(std::string(129, 'x')); },
-                 "kv_groups.dtype: expected at most 128 bytes, got 129 bytes");
+                 "kv_groups[0].dtype: expected at most 128 bytes, got 129 bytes");
   ExpectMismatch(
       [](Description& d) {
         d.set_model_fingerprint(1);
@@ -164,6 +230,17 @@ TEST(LimitsOfTest, TakesThemFromTheDescription) {
   EXPECT_EQ(limits.max_context_tokens, 128u);
   EXPECT_EQ(limits.max_steps_in_flight, 3u);
   EXPECT_EQ(limits.max_decode_iterations, 1u);  // 0 on the wire means none more
+}
+
+TEST(LimitsOfTest, TakesEveryGroup) {
+  const WorkerLimits limits = LimitsOf(WithWindow());
+  ASSERT_EQ(limits.kv_groups.size(), 2u);
+  EXPECT_EQ(limits.kv_groups[0].retention, Retention::kAll);
+  EXPECT_EQ(limits.kv_groups[1].retention, Retention::kWindow);
+  EXPECT_EQ(limits.kv_groups[1].window_tokens, 40u);
+  EXPECT_EQ(limits.kv_groups[1].num_blocks, 5u);
+  EXPECT_EQ(limits.kv_groups[1].block_size_tokens, 16u);
+  EXPECT_TRUE(limits.Validate().ok());
 }
 
 TEST(MaxResultBytesTest, HoldsTheLargestResultThatTheLimitsAllow) {

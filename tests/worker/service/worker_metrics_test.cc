@@ -10,6 +10,7 @@ namespace lockstep::worker {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string Text(const prometheus::Registry& registry) {
   return prometheus::TextSerializer().Serialize(registry.Collect());
@@ -37,6 +38,21 @@ TEST(WorkerMetricsTest, StepsCountByWhatTheirRowsDid) {
   EXPECT_THAT(Text(registry), HasSubstr("lockstep_worker_steps_total{kind=\"mixed\"} 1\n"));
   EXPECT_THAT(Text(registry), HasSubstr("lockstep_worker_steps_total{kind=\"decode\"} 0\n"));
   EXPECT_THAT(Text(registry), HasSubstr("lockstep_worker_invalid_requests_total 1\n"));
+}
+
+TEST(WorkerMetricsTest, FurtherKvGroupsHaveTheirOwnSeries) {
+  prometheus::Registry one_group;
+  ForwardModelInfo info;
+  info.kv_groups.front().num_blocks = 7;
+  const WorkerMetrics of_one_group(one_group, info);
+  EXPECT_THAT(Text(one_group), HasSubstr("lockstep_worker_kv_blocks 7\n"));
+  EXPECT_THAT(Text(one_group), Not(HasSubstr("kv_group_blocks")));
+
+  prometheus::Registry two_groups;
+  info.kv_groups.push_back({.num_blocks = 5, .window_tokens = 3, .dtype = {}});
+  const WorkerMetrics of_two_groups(two_groups, info);
+  EXPECT_THAT(Text(two_groups), HasSubstr("lockstep_worker_kv_blocks 7\n"));
+  EXPECT_THAT(Text(two_groups), HasSubstr("lockstep_worker_kv_group_blocks{group=\"1\"} 5\n"));
 }
 
 }  // namespace

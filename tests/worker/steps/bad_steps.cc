@@ -63,6 +63,9 @@ std::vector<BadStep> BadStarts() {
       },
       "cannot hold 5 computed");
   add(
+      "GroupThatTheModelLacks", [](Started& s) { s.add_group_blocks(); },
+      "group_blocks: expected 0");
+  add(
       "LengthReached", [](Started& s) { s.mutable_sampling()->set_max_total_tokens(6); },
       "max_total_tokens");
   add(
@@ -232,6 +235,8 @@ std::vector<BadStep> BadSlots() {
        "block 2 is twice"},
       {"GrownBlockAlreadyInTheStartedTable", [grow](Step& s) { grow(s, 5, {21}); },
        "block 21 is twice"},
+      {"GrownInAGroupThatTheModelLacks", [](Step& s) { AddGrowth(s, 0, 1, {30}); },
+       "grown_groups[0]: group 1 is not below 1"},
       {"GrownPastTheContext", [grow](Step& s) { grow(s, 0, BlockRange(10, 14)); },
        "17 blocks are more than a context"},
   };

@@ -14,6 +14,9 @@ namespace lockstep::testing {
 // Vocabulary of the model that the cases are written for.
 inline constexpr uint32_t kBadStepVocabSize = 50;
 
+// Blocks of the second KV group, if the model has one.
+inline constexpr uint32_t kBadStepWindowBlocks = 12;
+
 // One way to break the rules of a step, and the answer that it gets. The cases spoil the step that
 // step_validator_test.cc describes: good, and starting slot 5.
 struct BadStep {
@@ -27,6 +30,9 @@ std::vector<BadStep> BadStarts();
 std::vector<BadStep> BadSampling();
 std::vector<BadStep> BadSlots();  // released and grown ones
 std::vector<BadStep> BadRows();
+// Of a model whose second group has a window of six tokens.
+std::vector<BadStep> BadGroupStarts();
+std::vector<BadStep> BadGroupGrowth();
 std::vector<BadStep> BadOrder();  // epoch, step_id, and what has no place in a step
 
 }  // namespace lockstep::testing

@@ -7,17 +7,23 @@
 namespace lockstep::worker {
 namespace {
 
+using ::lockstep::testing::FakeModelOptions;
+
 // Whatever a router sends, a step is either refused whole or executed; the model checks every batch
 // that reaches it. A place in the pool may be read before anything was written to it (the router
 // says what is computed), which the fake model would take for a bug of ours: it is written once up
 // front.
-TEST(HostileStepsTest, NeverCrashAndLeaveTheExecutorUsable) {
+class HostileStepsTest : public ::testing::TestWithParam<bool> {};
+
+TEST_P(HostileStepsTest, NeverCrashAndLeaveTheExecutorUsable) {
+  const bool with_window = GetParam();
   for (const uint64_t seed : {1, 2, 3}) {
-    lockstep::testing::FakeForwardModel model;
+    lockstep::testing::FakeForwardModel model(with_window ? lockstep::testing::FakeModelWithWindow()
+                                                          : FakeModelOptions());
     model.WriteEveryPlace();
     CpuStepRunner executor(model, {.max_slots = 8}, /*incarnation=*/1);
     executor.BeginLease(1);
-    lockstep::testing::RandomSteps steps(/*epoch=*/1, seed);
+    lockstep::testing::RandomSteps steps(/*epoch=*/1, seed, /*rows_collide=*/true, with_window);
     int num_refused = 0, num_sampled = 0;
     for (int i = 0; i < 4000; ++i) {
       v1::StepResult result;
@@ -36,6 +42,9 @@ TEST(HostileStepsTest, NeverCrashAndLeaveTheExecutorUsable) {
     EXPECT_GT(num_sampled, 400);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(KvGroups, HostileStepsTest, ::testing::Bool(),
+                         [](const auto& with_window) { return with_window.param ? "Two" : "One"; });
 
 }  // namespace
 }  // namespace lockstep::worker

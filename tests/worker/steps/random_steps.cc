@@ -15,6 +15,10 @@ constexpr uint32_t kVocabSize = 64;
 constexpr uint32_t kNumBlocks = 64;
 // A started table is a range of blocks, of which a sequence of at most 60 tokens reaches so many.
 constexpr uint32_t kReachedBlocks = 4;
+// Of FakeModelWithWindow.
+constexpr uint32_t kNumWindowBlocks = 24;
+constexpr uint32_t kWindowTokens = 10;
+constexpr uint32_t kBlockSizeTokens = 4;
 
 }  // namespace
 
@@ -65,7 +69,38 @@ v1::StartedSlot RandomSteps::AnyStarted() {
   if (Chance(0.03)) sampling.set_temperature(AnyFloat());
   if (Chance(0.03)) sampling.set_top_p(AnyFloat());
   if (Chance(0.03)) sampling.set_frequency_penalty(AnyFloat());
+  if (with_window_) AddWindowBlocks(started);
   return started;
+}
+
+void RandomSteps::AddWindowBlocks(v1::StartedSlot& started) {
+  uint32_t first = 0;
+  if (Chance(0.3)) {
+    const uint32_t num_computed = Below(static_cast<uint32_t>(started.known_tokens_size()));
+    started.set_num_computed_tokens(num_computed);
+    const uint32_t first_read = num_computed < kWindowTokens ? 0 : num_computed + 1 - kWindowTokens;
+    first = first_read / kBlockSizeTokens + (Chance(0.05) ? 1 : 0);
+  }
+  const BlockId first_block = Below(12);
+  AddGroupBlocks(started, first, BlockRange(first_block, 4 + Below(kNumWindowBlocks - 15)));
+  if (Chance(0.02)) started.mutable_group_blocks(0)->set_first(Around(kNumBlocks));
+  if (Chance(0.02)) started.add_group_blocks();
+  if (Chance(0.02)) started.mutable_group_blocks(0)->set_blocks(0, Around(kNumWindowBlocks));
+}
+
+void RandomSteps::SpoilGroups(v1::StepRequest& step) {
+  if (step.started_size() > 0 && Chance(0.5)) {
+    step.mutable_started(0)->clear_group_blocks();
+  } else {
+    step.add_grown_groups(Around(2));
+  }
+}
+
+void RandomSteps::Grow(v1::StepRequest& step) {
+  if (with_window_ && Chance(0.5)) return AddGrowth(step, AnySlot(), 1, {Around(kNumWindowBlocks)});
+  step.add_grown_slots(AnySlot());
+  step.add_grown_counts(1);
+  step.add_grown_blocks(Around(kNumBlocks));
 }
 
 void RandomSteps::Spoil(v1::StepRequest& step) {
@@ -138,11 +173,7 @@ v1::StepRequest RandomSteps::Next() {
   starting_.clear();
   if (step.resync() || Chance(0.3)) Start(step);
   if (Chance(0.05)) step.add_released_slots(AnySlot());
-  if (Chance(0.05)) {
-    step.add_grown_slots(AnySlot());
-    step.add_grown_counts(1);
-    step.add_grown_blocks(Around(kNumBlocks));
-  }
+  if (Chance(0.05)) Grow(step);
   if (Chance(0.15) && RowsMayRun()) {
     step.set_repeat_rows(true);
   } else {
@@ -153,6 +184,7 @@ v1::StepRequest RandomSteps::Next() {
     if (step.run_slots_size() == 0 || Chance(0.1)) TryRow(step, AnySlot(), 1 + Around(8));
   }
   if (Chance(0.05)) Spoil(step);
+  if (with_window_ && Chance(0.03)) SpoilGroups(step);
   return step;
 }
 

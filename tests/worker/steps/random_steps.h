@@ -16,8 +16,9 @@ class RandomSteps {
  public:
   // `rows_collide`: rows of one step may write the same place in the KV pool. The worker takes such
   // a step, but which row writes last is not defined, nor is anything that is computed from there.
-  RandomSteps(uint64_t epoch, uint64_t seed, bool rows_collide = true)
-      : epoch_(epoch), rows_collide_(rows_collide), random_(seed) {}
+  // `with_window`: the steps are of the model FakeModelWithWindow.
+  RandomSteps(uint64_t epoch, uint64_t seed, bool rows_collide = true, bool with_window = false)
+      : epoch_(epoch), rows_collide_(rows_collide), with_window_(with_window), random_(seed) {}
 
   worker::v1::StepRequest Next();
   // Takes the answer into account, so that numbering goes on after a refusal.
@@ -36,9 +37,13 @@ class RandomSteps {
   // Leaves the row out if it may not run beside those that the step has.
   void TryRow(worker::v1::StepRequest& step, SlotId slot, uint32_t num_tokens);
   void Spoil(worker::v1::StepRequest& step);
+  void AddWindowBlocks(worker::v1::StartedSlot& started);
+  void SpoilGroups(worker::v1::StepRequest& step);
+  void Grow(worker::v1::StepRequest& step);
 
   const uint64_t epoch_;
   const bool rows_collide_;
+  const bool with_window_;
   std::mt19937_64 random_;
   uint64_t last_step_id_ = 0;
   bool resync_ = false;

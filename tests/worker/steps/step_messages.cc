@@ -29,6 +29,20 @@ v1::StartedSlot MakeStarted(SlotId slot, const std::vector<TokenId>& tokens,
   return started;
 }
 
+void AddGroupBlocks(v1::StartedSlot& started, uint32_t first, const std::vector<BlockId>& blocks) {
+  v1::GroupBlocks& further = *started.add_group_blocks();
+  further.set_first(first);
+  further.mutable_blocks()->Add(blocks.begin(), blocks.end());
+}
+
+void AddGrowth(v1::StepRequest& step, SlotId slot, uint32_t group,
+               const std::vector<BlockId>& blocks) {
+  step.add_grown_slots(slot);
+  step.add_grown_groups(group);
+  step.add_grown_counts(static_cast<uint32_t>(blocks.size()));
+  step.mutable_grown_blocks()->Add(blocks.begin(), blocks.end());
+}
+
 std::vector<BlockId> BlockRange(BlockId first, uint32_t count) {
   std::vector<BlockId> blocks(count);
   std::iota(blocks.begin(), blocks.end(), first);

@@ -15,6 +15,14 @@ worker::v1::SlotSampling GreedySampling(uint32_t max_total_tokens);
 worker::v1::StartedSlot MakeStarted(SlotId slot, const std::vector<TokenId>& tokens,
                                     const std::vector<BlockId>& blocks, uint32_t max_total_tokens);
 
+// The blocks of the next KV group after those that `started` has.
+void AddGroupBlocks(worker::v1::StartedSlot& started, uint32_t first,
+                    const std::vector<BlockId>& blocks);
+
+// Blocks that a slot grows by in a KV group.
+void AddGrowth(worker::v1::StepRequest& step, SlotId slot, uint32_t group,
+               const std::vector<BlockId>& blocks);
+
 // `count` blocks from `first` on.
 std::vector<BlockId> BlockRange(BlockId first, uint32_t count);
 

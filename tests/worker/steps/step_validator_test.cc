@@ -12,15 +12,18 @@
 namespace lockstep::worker {
 namespace {
 
+using ::lockstep::testing::AddGroupBlocks;
+using ::lockstep::testing::AddGrowth;
 using ::lockstep::testing::AddRow;
 using ::lockstep::testing::BadStep;
 using ::lockstep::testing::BlockRange;
 using ::lockstep::testing::kBadStepVocabSize;
+using ::lockstep::testing::kBadStepWindowBlocks;
 using ::lockstep::testing::MakeStarted;
 using ::lockstep::testing::MakeTokens;
 using ::testing::HasSubstr;
 
-StepBounds Bounds() {
+StepBounds Bounds(bool with_window = false) {
   ForwardModelInfo info;
   info.vocab_size = kBadStepVocabSize;
   info.max_context_tokens = 64;
@@ -28,6 +31,9 @@ StepBounds Bounds() {
   info.max_logits_rows = 8;
   info.block_size_tokens = 4;
   info.kv_groups.front().num_blocks = 40;
+  if (with_window) {
+    info.kv_groups.push_back({.num_blocks = kBadStepWindowBlocks, .window_tokens = 6, .dtype = {}});
+  }
   return StepBounds(info, {.max_slots = 8, .max_logprobs = 5, .max_decode_iterations = 4});
 }
 
@@ -61,7 +67,7 @@ class StepValidatorTest : public ::testing::Test {
   absl::Status Check(const v1::StepRequest& step) { return validator_.Check(step, order_, table_); }
 
   StepOrder order_{.epoch = 3, .last_step_id = 4, .refusing = false};
-  SlotTable table_{8};
+  SlotTable table_{8, /*num_groups=*/1};
   StepValidator validator_{Bounds()};
 };
 
@@ -164,6 +170,82 @@ TEST_F(StepValidatorTest, IsAPureFunction) {
     EXPECT_TRUE(Check(good).ok());
     EXPECT_FALSE(Check(bad).ok());
   }
+}
+
+// The same slots in a model whose second group has a window of six tokens. There slot 0 has blocks
+// 9, 7 and 8. Its token 9 reads positions 4 to 9, so block 9 lies behind the window.
+class GroupsValidatorTest : public ::testing::Test {
+ protected:
+  GroupsValidatorTest() {
+    v1::StepRequest setup;
+    v1::StartedSlot decoding =
+        MakeStarted(0, MakeTokens(10, kBadStepVocabSize, 1), BlockRange(0, 3), 20);
+    AddGroupBlocks(decoding, 0, {9, 7, 8});
+    decoding.set_num_computed_tokens(9);
+    *setup.add_started() = decoding;
+    table_.Apply(setup);
+  }
+
+  // Good, starting slot 5.
+  static v1::StepRequest Step() {
+    v1::StepRequest step;
+    step.set_epoch(3);
+    step.set_step_id(5);
+    *step.add_started() =
+        MakeStarted(5, MakeTokens(6, kBadStepVocabSize, 4), BlockRange(20, 2), 20);
+    AddGroupBlocks(*step.mutable_started(0), 0, {4, 5});
+    AddRow(step, 5, 6);
+    return step;
+  }
+  absl::Status Check(const v1::StepRequest& step) { return validator_.Check(step, order_, table_); }
+
+  const StepOrder order_{.epoch = 3, .last_step_id = 4, .refusing = false};
+  SlotTable table_{8, /*num_groups=*/2};
+  StepValidator validator_{Bounds(/*with_window=*/true)};
+};
+
+TEST_F(GroupsValidatorTest, EveryRuleRefusesWithItsField) {
+  for (const std::vector<BadStep>& cases :
+       {lockstep::testing::BadGroupStarts(), lockstep::testing::BadGroupGrowth()}) {
+    for (const BadStep& bad : cases) {
+      v1::StepRequest step = Step();
+      ASSERT_TRUE(Check(step).ok()) << Check(step);
+      bad.spoil(step);
+      const absl::Status status = Check(step);
+      EXPECT_EQ(status.code(), bad.code) << bad.name << ": " << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(bad.message)) << bad.name;
+    }
+  }
+}
+
+TEST_F(GroupsValidatorTest, ATableMayBeginWhereTheWindowDoes) {
+  v1::StepRequest step = Step();
+  v1::StartedSlot started =
+      MakeStarted(7, MakeTokens(62, kBadStepVocabSize, 5), BlockRange(20, 16), 64);
+  started.set_num_computed_tokens(13);  // token 13 reads positions 8 to 13
+  AddGroupBlocks(started, 2, BlockRange(0, 7));
+  *step.add_started() = started;
+  AddRow(step, 7, 23);  // up to position 35
+  EXPECT_TRUE(Check(step).ok()) << Check(step);
+  step.mutable_started(1)->mutable_group_blocks(0)->mutable_blocks()->RemoveLast();
+  EXPECT_THAT(std::string(Check(step).message()),
+              HasSubstr("group 1: slot 7 reaches 36 tokens, its 8 blocks hold 32"));
+}
+
+TEST_F(GroupsValidatorTest, SlotsGrowInEveryGroupAtOnce) {
+  v1::StepRequest step = Step();
+  AddGrowth(step, 0, 0, {39});  // group 0 has more blocks than group 1
+  AddGrowth(step, 0, 1, {11});
+  AddGrowth(step, 5, 1, {0});
+  EXPECT_TRUE(Check(step).ok()) << Check(step);
+}
+
+TEST_F(GroupsValidatorTest, ABlockBehindTheWindowMayComeBack) {
+  v1::StepRequest step = Step();
+  AddGrowth(step, 0, 1, {9});
+  EXPECT_TRUE(Check(step).ok()) << Check(step);
+  step.set_grown_blocks(0, 7);
+  EXPECT_FALSE(Check(step).ok()) << "token 9 reads it";
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ CudaStepRunner::CudaStepRunner(CudaModel& model, const ExecutorLimits& limits, u
       ranks_(std::move(ranks)),
       builder_(model.info(), bounds().max_slots),
       writer_(static_cast<uint32_t>(model.slots().num_slots), memory()),
-      shared_prefixes_(bounds().num_blocks),
+      shared_prefixes_(bounds().kv_groups.front().num_blocks),
       generations_(bounds().max_slots),
       failed_generations_(bounds().max_slots, UINT64_MAX),
       last_serial_(bounds().max_slots) {

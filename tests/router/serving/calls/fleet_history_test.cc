@@ -48,6 +48,7 @@ TEST(FleetHistoryTest, AddsReplicasUpAndShowsEach) {
   EXPECT_EQ(view.replicas[1].worker, "b");
   EXPECT_EQ(view.replicas[1].running, 5u);
   EXPECT_EQ(view.replicas[1].used_blocks, 11u) << "fenced ones are not free";
+  EXPECT_TRUE(view.replicas[1].further_groups.empty());
   ASSERT_EQ(view.samples.size(), 2u);
   EXPECT_EQ(view.samples[0].running, 5u);
   EXPECT_EQ(view.samples[1].running, 9u);
