@@ -3,6 +3,7 @@
 #include <absl/time/time.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,12 @@ struct Request {
   uint32_t num_samples = 1;
   bool bypass_prefix_cache = false;
   bool follows_in_batch = false;  // another prompt of the same call came before it
+  // How far each sequence may run ahead of its results: rows in flight at once. A row whose token
+  // depends on the token before it in a way that only the router knows (a mask of what may come
+  // next) needs 1.
+  uint32_t max_rows_in_flight = std::numeric_limits<uint32_t>::max();
+  // The worker may let a row wait: it then keeps no token, and a later row tries again.
+  bool rows_may_wait = false;
   SamplingParams sampling;
 
   // When it first starts, it looks nothing up in the prefix cache.
