@@ -86,7 +86,7 @@ TEST_F(PlantedFaultsTest, AHitWithABlockOfOtherTokens) {
   started.blocks[0].ids = {0, 1, 2, 3, 10};
   const StepPlan plan =
       Plan({std::move(started)}, {{.slot = 1, .num_tokens = 2, .new_blocks = {}}});
-  observer_->OnAcknowledged(executed_.writes);
+  observer_->OnAcknowledged(executed_);
   ExpectFound(observer_->OnPlan(plan), "group 1: the hit at position 4 is not acknowledged");
   ExpectFound(Execute(plan), "group 1: the KV read at position 4 of 10 is not of its text");
 }
@@ -128,7 +128,7 @@ TEST_F(PlantedFaultsTest, ABlockThatComesBackBeforeItsStepIsAcknowledged) {
   const StepPlan early =
       Plan({std::move(started)}, {{.slot = 1, .num_tokens = 2, .new_blocks = {}}});
   ExpectFound(observer_->OnPlan(early), "block 0 is given out while a step in flight mentions it");
-  observer_->OnAcknowledged(executed_.writes);
+  observer_->OnAcknowledged(executed_);
   EXPECT_TRUE(observer_->OnPlan(early).ok());
 }
 
