@@ -30,6 +30,8 @@ struct SamplingParams : SamplingNumbers {
   int32_t num_prompt_logprobs = -1;  // same values; the whole prompt is computed if not -1
 };
 
+inline constexpr uint32_t kNoRowLimit = std::numeric_limits<uint32_t>::max();
+
 // One client request. Immutable after admission. Its n sequences share it.
 struct Request {
   RequestKey key = 0;
@@ -47,8 +49,8 @@ struct Request {
   bool follows_in_batch = false;  // another prompt of the same call came before it
   // How far each sequence may run ahead of its results: rows in flight at once. A row whose token
   // depends on the token before it in a way that only the router knows (a mask of what may come
-  // next) needs 1.
-  uint32_t max_rows_in_flight = std::numeric_limits<uint32_t>::max();
+  // next) needs 1. With a limit, a row has one decode iteration.
+  uint32_t max_rows_in_flight = kNoRowLimit;
   // The worker may let a row wait: it then keeps no token, and a later row tries again.
   bool rows_may_wait = false;
   SamplingParams sampling;

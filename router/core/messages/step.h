@@ -64,8 +64,8 @@ enum class StopCause { kNone, kStopToken, kLength };
 
 struct RowOutcome {
   SlotId slot = 0;
-  std::vector<TokenId> tokens;           // kept by the worker in this step
   uint32_t num_drafted = 0;              // tokens that the worker drafted and compared
+  std::vector<TokenId> tokens;           // kept by the worker in this step
   std::vector<TokenLogprobs> logprobs;   // one per token if asked for
   StopCause stopped = StopCause::kNone;  // at the last of `tokens`; then the slot is inert
   bool was_inert = false;             // it had stopped or failed earlier, so nothing was computed

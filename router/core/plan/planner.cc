@@ -135,7 +135,7 @@ BlockCountByGroup Planner::CountMissing(uint32_t num_decodes) const {
 // More than one iteration only if no sequence could use the time in between: all decode, none
 // waits.
 uint32_t Planner::ChooseIterations() const {
-  uint32_t bound =
+  const uint32_t bound =
       std::min(state_.config.max_decode_iterations, lease_.limits.max_decode_iterations);
   if (bound <= 1 || max_drafts_ > 0 || !population_.waiting().empty()) return 1;
   uint32_t longest = 1;
@@ -143,8 +143,8 @@ uint32_t Planner::ChooseIterations() const {
     if (!MayRun(*sequence)) continue;
     if (!Decodes(*sequence)) return 1;
     longest = std::max(longest, sequence->max_total_tokens - sequence->running()->min_known);
-    // Each iteration runs ahead of the one before it.
-    bound = std::min(bound, sequence->max_rows_in_flight);
+    // An iteration runs ahead of the one before it.
+    if (sequence->max_rows_in_flight != kNoRowLimit) return 1;
   }
   return state_.budget.DecodeIterations(std::min(bound, longest));
 }

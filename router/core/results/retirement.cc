@@ -139,8 +139,11 @@ void Retirement::TakePromptLogprobs(const RowRecord& row, RowOutcome& outcome) {
 
 void Retirement::TakeTokens(Sequence& sequence, RowOutcome& outcome) {
   sequence.tokens.insert(sequence.tokens.end(), outcome.tokens.begin(), outcome.tokens.end());
-  state_.num_drafted_tokens += outcome.num_drafted;
-  if (outcome.num_drafted > 0) state_.num_accepted_drafts += outcome.tokens.size() - 1;
+  if (outcome.num_drafted > 0) {
+    state_.num_drafted_tokens += outcome.num_drafted;
+    state_.num_accepted_drafts += outcome.tokens.size() - 1;
+    state_.num_planned_decode_tokens += outcome.tokens.size() - 1;
+  }
   const LiveRequest& live = *sequence.request;
   live.share->Charge(outcome.tokens.size(), TenantShare::kOutputWeight,
                      live.request->tenant_weight);
