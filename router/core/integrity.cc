@@ -32,7 +32,8 @@ absl::Status CheckResidency(const WorkerLease& lease, const Residency& residency
   if (residency.owner == nullptr) return absl::OkStatus();
   const Sequence& owner = *residency.owner;
   if (residency.num_computed >= owner.num_tokens()) return fail("computed its last token");
-  if (residency.planned_known < owner.num_tokens()) return fail("planned less than is known");
+  if (residency.min_known < owner.num_tokens()) return fail("knows less than was acknowledged");
+  if (residency.planned_known < residency.min_known) return fail("planned less than it will know");
   if (residency.planned_known > owner.max_total_tokens) return fail("planned beyond its limit");
   if (residency.rows_in_flight == 0 && (residency.planned_known != owner.num_tokens() ||
                                         residency.planned_computed != residency.num_computed)) {
@@ -41,18 +42,43 @@ absl::Status CheckResidency(const WorkerLease& lease, const Residency& residency
   return absl::OkStatus();
 }
 
+// What the rows of a residency in flight may keep.
+struct InFlight {
+  uint32_t num_rows = 0;
+  uint32_t min_kept = 0;
+  uint32_t max_kept = 0;
+};
+
+// The bounds are exactly what the rows in flight allow. A residency that was given up plans no
+// more.
+absl::Status CheckBounds(const Residency& residency, const InFlight& in_flight) {
+  if (residency.owner == nullptr || residency.blocks.fenced()) return absl::OkStatus();
+  const Sequence& owner = *residency.owner;
+  const uint32_t least = owner.num_tokens() + in_flight.min_kept;
+  const uint32_t most = std::min(owner.num_tokens() + in_flight.max_kept, owner.max_total_tokens);
+  if (residency.min_known == least && residency.planned_known == most) return absl::OkStatus();
+  return Internal("slot {}: will know {} to {} tokens, {} to {} are recorded", residency.slot,
+                  least, most, residency.min_known, residency.planned_known);
+}
+
 absl::Status CheckRows(const WorkerLease& lease, const std::vector<const Residency*>& residencies) {
-  std::map<const Residency*, uint32_t> rows;
+  std::map<const Residency*, InFlight> rows;
   for (const StepRecord& step : lease.in_flight) {
-    for (const RowRecord& row : step.rows) ++rows[row.residency];
+    for (const RowRecord& row : step.rows) {
+      InFlight& in_flight = rows[row.residency];
+      ++in_flight.num_rows;
+      in_flight.min_kept += row.min_kept;
+      in_flight.max_kept += row.max_kept;
+    }
   }
   for (const Residency* residency : residencies) {
     const auto found = rows.find(residency);
-    const uint32_t in_flight = found == rows.end() ? 0 : found->second;
-    if (in_flight != residency->rows_in_flight) {
-      return Internal("slot {}: {} rows in flight, {} recorded", residency->slot, in_flight,
-                      residency->rows_in_flight);
+    const InFlight in_flight = found == rows.end() ? InFlight() : found->second;
+    if (in_flight.num_rows != residency->rows_in_flight) {
+      return Internal("slot {}: {} rows in flight, {} recorded", residency->slot,
+                      in_flight.num_rows, residency->rows_in_flight);
     }
+    LOCKSTEP_RETURN_IF_ERROR(CheckBounds(*residency, in_flight));
     if (found != rows.end()) rows.erase(found);
   }
   return rows.empty() ? absl::OkStatus() : Internal("a step in flight runs a row that is gone");

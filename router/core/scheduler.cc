@@ -217,6 +217,8 @@ SchedulerStats Scheduler::Stats() const {
       .refused_for_first_token = state.num_refused_for_first_token,
       .planned_prefill_tokens = state.num_planned_prefill_tokens,
       .planned_decode_tokens = state.num_planned_decode_tokens,
+      .drafted_tokens = state.num_drafted_tokens,
+      .accepted_drafts = state.num_accepted_drafts,
   };
   if (state.lease != nullptr) {
     const BlockCounts blocks = state.lease->kv.Counts();

@@ -193,6 +193,10 @@ class ResultDecoder {
       return Internal("sampled_counts: expected {} entries or none, got {}", num_rows,
                       result_.sampled_counts_size());
     }
+    const int num_drafted = result_.drafted_counts_size();
+    if (num_drafted != 0 && num_drafted != num_rows) {
+      return Internal("drafted_counts: expected {} entries or none, got {}", num_rows, num_drafted);
+    }
     const auto& tokens = result_.token_ids();
     int next_token = 0;
     for (int i = 0; i < num_rows; ++i) {
@@ -201,8 +205,10 @@ class ResultDecoder {
       if (planned == nullptr) return NotRun("sampled_slots", i, slot);
       RowOutcome& row = Row(slot);
       if (!row.tokens.empty()) return Repeated("sampled_slots", i, slot);
+      LOCKSTEP_RETURN_IF_ERROR(DecodeDrafted(i, *planned, row));
       const uint32_t count = one_each ? 1 : result_.sampled_counts(i);
-      const uint64_t bound = uint64_t{planned->num_tokens} * std::max(1u, plan_.decode_iterations);
+      const uint64_t bound =
+          uint64_t{planned->num_tokens} * std::max(1u, plan_.decode_iterations) + row.num_drafted;
       if (count == 0 || count > bound) {
         return Internal("sampled_counts[{}]: expected 1 to {} tokens for slot {}, got {}", i, bound,
                         slot, count);
@@ -218,6 +224,15 @@ class ResultDecoder {
       return Internal("token_ids: expected {} entries, got {}", next_token, tokens.size());
     }
     return absl::OkStatus();
+  }
+
+  // A row keeps the drafts that were right, and one token more.
+  absl::Status DecodeDrafted(int i, const RunRow& planned, RowOutcome& row) const {
+    if (result_.drafted_counts_size() == 0) return absl::OkStatus();
+    row.num_drafted = result_.drafted_counts(i);
+    if (row.num_drafted <= planned.max_drafts) return absl::OkStatus();
+    return Internal("drafted_counts[{}]: expected at most {} tokens for slot {}, got {}", i,
+                    planned.max_drafts, planned.slot, row.num_drafted);
   }
 
   // A slot that asked for log-probabilities has one entry per token, in the order of token_ids.
@@ -353,8 +368,10 @@ wire::StepRequest EncodeStep(const StepPlan& plan, uint64_t epoch) {
   for (const StartedSlot& started : plan.started) EncodeStarted(started, request.add_started());
 
   bool one_token_each = true;
+  bool some_draft = false;
   for (const RunRow& row : plan.rows) {
     one_token_each = one_token_each && row.num_tokens == 1;
+    some_draft = some_draft || row.max_drafts > 0;
     EncodeGrowth(row, request);
   }
   request.set_repeat_rows(plan.repeat_rows);
@@ -364,6 +381,10 @@ wire::StepRequest EncodeStep(const StepPlan& plan, uint64_t epoch) {
     if (!one_token_each) {
       request.mutable_run_tokens()->Reserve(static_cast<int>(plan.rows.size()));
       for (const RunRow& row : plan.rows) request.add_run_tokens(row.num_tokens);
+    }
+    if (some_draft) {
+      request.mutable_draft_limits()->Reserve(static_cast<int>(plan.rows.size()));
+      for (const RunRow& row : plan.rows) request.add_draft_limits(row.max_drafts);
     }
   }
   // 0 means one iteration and takes no byte.

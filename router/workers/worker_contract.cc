@@ -131,6 +131,8 @@ void CheckLimits(const worker::v1::DescribeResponse& description, Mismatches& mi
                           kMaxWorkerStepsInFlight);
   mismatches.RequireRange("max_decode_iterations", description.max_decode_iterations(), 0,
                           kMaxWorkerDecodeIterations);
+  mismatches.RequireRange("max_draft_tokens", description.max_draft_tokens(), 0,
+                          kMaxWorkerDraftTokens);
   mismatches.RequireRange("last_epoch", description.last_epoch(), 0, kHighestEpoch);
 }
 
@@ -161,6 +163,7 @@ WorkerLimits LimitsOf(const worker::v1::DescribeResponse& description) {
           .max_context_tokens = description.max_context_tokens(),
           .vocab_size = description.vocab_size(),
           .max_decode_iterations = std::max(1u, description.max_decode_iterations()),
+          .max_draft_tokens = description.max_draft_tokens(),
           .max_steps_in_flight = description.max_steps_in_flight()};
 }
 
@@ -171,8 +174,9 @@ size_t MaxResultBytes(const worker::v1::DescribeResponse& description) {
   constexpr size_t kBytesOfSlot = 512;
   constexpr size_t kBytesOfStep = 64 << 10;
   const size_t num_slots = description.max_slots();
-  const size_t num_tokens =
-      description.max_step_tokens() + num_slots * std::max(1u, description.max_decode_iterations());
+  const size_t max_kept =
+      std::max(description.max_decode_iterations(), 1 + description.max_draft_tokens());
+  const size_t num_tokens = description.max_step_tokens() + num_slots * max_kept;
   return kBytesOfStep + num_slots * kBytesOfSlot +
          num_tokens * (kBytesOfToken + kBytesOfTop * description.max_logprobs());
 }

@@ -29,6 +29,7 @@ inline constexpr uint32_t kMaxWorkerWindowTokens = kMaxWorkerContextTokens;
 inline constexpr uint32_t kMaxWorkerLogprobs = 1024;
 inline constexpr uint32_t kMaxWorkerStepsInFlight = 64;
 inline constexpr uint32_t kMaxWorkerDecodeIterations = 1024;
+inline constexpr uint32_t kMaxWorkerDraftTokens = 16;  // for a row
 inline constexpr size_t kMaxWorkerNameBytes = 128;  // of the device's name and of each dtype's name
 inline constexpr size_t kMaxDescriptionBytes = 64u << 10;  // of the whole description
 

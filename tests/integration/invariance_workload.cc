@@ -182,6 +182,7 @@ Records RunTogether(const WorkerUnderTest& worker,
   router::SchedulerConfig config;
   config.max_steps_in_flight = 3;
   config.max_preemptions_per_sequence = 1000;
+  config.max_draft_tokens = worker.max_draft_tokens;
   ServingHarness harness(worker, config, seed);
   for (const auto& request : requests) harness.Submit(request);
   harness.Run(lives);

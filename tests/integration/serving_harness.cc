@@ -51,18 +51,23 @@ void ServingHarness::Run(const std::vector<WorkerLife>& lives) {
   }
   counts_.preemptions = scheduler_.Stats().preemptions;
   counts_.prefix_hit_tokens = scheduler_.Stats().prefix_hit_tokens;
+  counts_.drafted_tokens = scheduler_.Stats().drafted_tokens;
+  counts_.accepted_drafts = scheduler_.Stats().accepted_drafts;
 }
 
 void ServingHarness::RunLife(const WorkerLife& life, bool is_last) {
   worker::ExecutorLimits limits;
   limits.max_slots = life.limits.max_slots;
   limits.max_step_tokens = life.limits.max_step_tokens;
+  limits.max_draft_tokens = worker_.max_draft_tokens;
   runner_ = worker_.make_runner(
       limits, [this](const worker::LogitsObservation& observation) { Observe(observation); });
   runner_->BeginLease(++epoch_);
   slot_owner_.clear();
   prefill_left_.clear();
-  const absl::Status attached = scheduler_.AttachWorker(life.limits, now_);
+  router::WorkerLimits announced = life.limits;
+  announced.max_draft_tokens = runner_->bounds().max_draft_tokens;
+  const absl::Status attached = scheduler_.AttachWorker(announced, now_);
   ASSERT_TRUE(attached.ok()) << attached;
   if (epoch_ > 1) ++counts_.restarts;
 

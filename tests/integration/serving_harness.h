@@ -50,6 +50,8 @@ struct ScheduleCounts {
   uint64_t restarts = 0;
   uint64_t changed_on_recompute = 0;  // logits rows that differed when computed again
   uint64_t overlapped_steps = 0;      // planned while an earlier step's result was unknown
+  uint64_t drafted_tokens = 0;
+  uint64_t accepted_drafts = 0;
   uint32_t largest_batch = 0;
 };
 
@@ -68,6 +70,7 @@ struct WorkerUnderTest {
   std::function<std::shared_ptr<worker::StepRunner>(const worker::ExecutorLimits& limits,
                                                     Observer observer)>
       make_runner;
+  uint32_t max_draft_tokens = 0;  // that a runner with a drafter may draft for a row
 };
 
 // A CpuStepRunner on `model`, which outlives the result.

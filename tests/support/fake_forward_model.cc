@@ -156,6 +156,19 @@ bool FakeForwardModel::FurtherGroupsHold(const worker::ForwardRow& row,
   return true;
 }
 
+std::vector<TokenId> FakeForwardModel::TokensIn(std::span<const BlockId> blocks,
+                                                uint32_t num_tokens) const {
+  const uint32_t size = info_.block_size_tokens;
+  std::vector<TokenId> tokens;
+  for (uint32_t position = 0; position < num_tokens; ++position) {
+    const KvEntry& entry = kv_[size_t{blocks[position / size]} * size + position % size];
+    LOCKSTEP_CHECK(entry.position == position, "place {} holds position {}", position,
+                   entry.position);
+    tokens.push_back(entry.token);
+  }
+  return tokens;
+}
+
 void FakeForwardModel::FillLogits(uint64_t state, std::span<float> logits) const {
   for (uint32_t token = 0; token < logits.size(); ++token) {
     const uint64_t bits = Mix(state ^ Mix(~uint64_t{token}));

@@ -43,6 +43,9 @@ class FakeForwardModel final : public worker::ForwardModel {
   // The logits that a sequence of these tokens has after its last one.
   std::vector<float> ExpectedLogits(std::span<const TokenId> tokens) const;
 
+  // The tokens whose KV is in the first `num_tokens` places of a sequence with these blocks.
+  std::vector<TokenId> TokensIn(std::span<const BlockId> blocks, uint32_t num_tokens) const;
+
   // Afterwards no place counts as never written. A wrong entry of a further KV group no longer
   // aborts, but shows in the logits. For routers that lie.
   void WriteEveryPlace();

@@ -15,12 +15,18 @@ int64_t SteadyNanoseconds() {
       .count();
 }
 
+ExecutorLimits LimitsOf(ExecutorLimits limits, const Drafter* drafter) {
+  if (drafter == nullptr) limits.max_draft_tokens = 0;
+  return limits;
+}
+
 }  // namespace
 
 CpuStepRunner::CpuStepRunner(ForwardModel& model, const ExecutorLimits& limits,
-                             uint64_t incarnation)
+                             uint64_t incarnation, Drafter* drafter)
     : model_(model),
-      mirror_({model.info(), limits}, incarnation),
+      drafter_(drafter),
+      mirror_({model.info(), LimitsOf(limits, drafter)}, incarnation),
       table_(mirror_.table()),
       builder_(model.info(), bounds().max_slots),
       sampler_(bounds().vocab_size),
@@ -56,16 +62,12 @@ bool CpuStepRunner::TakeResult(v1::StepResult* result, StepStats* stats) {
 void CpuStepRunner::Execute(const v1::StepRequest& step, v1::StepResult* result) {
   const int64_t start_ns = SteadyNanoseconds();
   stats_ = {};
-  if (!mirror_.Accept(step, *result, stats_)) {
-    stats_.num_live_slots = table_.CountLive();
-    return;
+  if (!Prepare(step, result)) return;
+  for (uint32_t i = 0; i < std::max(1u, step.decode_iterations()); ++i) {
+    Draft();
+    RunRows(result);
   }
-  num_rows_ = 0;
-  mirror_.Apply(step, *result, stats_,
-                [this](SlotId slot, uint32_t num_tokens) { StartRow(slot, num_tokens); });
-  for (uint32_t i = 0; i < std::max(1u, step.decode_iterations()); ++i) RunIteration(result);
-  ReportRows(rows_.begin(), rows_.begin() + static_cast<ptrdiff_t>(num_rows_), *result);
-  stats_.num_live_slots = table_.CountLive();
+  Finish(result);
 
   const int64_t end_ns = SteadyNanoseconds();
   v1::StepTimings* const timings = result->mutable_timings();
@@ -75,54 +77,128 @@ void CpuStepRunner::Execute(const v1::StepRequest& step, v1::StepResult* result)
   if (num_rows_ > 0) last_end_ns_ = end_ns;
 }
 
-void CpuStepRunner::StartRow(SlotId slot, uint32_t num_tokens) {
+bool CpuStepRunner::Prepare(const v1::StepRequest& step, v1::StepResult* result) {
+  num_rows_ = 0;
+  if (!mirror_.Accept(step, *result, stats_)) {
+    stats_.num_live_slots = table_.CountLive();
+    return false;
+  }
+  mirror_.Apply(step, *result, stats_,
+                [this](SlotId slot, uint32_t num_tokens, uint32_t draft_limit) {
+                  StartRow(slot, num_tokens, draft_limit);
+                });
+  return true;
+}
+
+void CpuStepRunner::Finish(v1::StepResult* result) {
+  ReportRows(rows_.begin(), rows_.begin() + static_cast<ptrdiff_t>(num_rows_), *result);
+  stats_.num_live_slots = table_.CountLive();
+}
+
+void CpuStepRunner::StartRow(SlotId slot, uint32_t num_tokens, uint32_t draft_limit) {
   RowState& row = rows_[num_rows_++];
   row.slot = slot;
   row.num_left = num_tokens;
+  row.draft_limit = draft_limit;
+  row.drafts.clear();
+  row.num_drafted = 0;
   row.stopped = false;
   row.sampled.clear();
   row.logprobs.clear();
   row.prompt_logprobs = nullptr;
 }
 
-void CpuStepRunner::RunIteration(v1::StepResult* result) {
+void CpuStepRunner::Draft() {
+  if (drafter_ == nullptr) return;
+  // Rows share what is left of one pass: drafts never cause another one.
+  size_t num_tokens = 0;
+  for (size_t i = 0; i < num_rows_; ++i) num_tokens += rows_[i].num_left;
+  size_t num_logits = num_rows_;
+  for (size_t i = 0; i < num_rows_; ++i) {
+    RowState& row = rows_[i];
+    if (row.draft_limit == 0 || table_[row.slot].inert()) continue;
+    DraftRow(row, {.num_tokens = num_tokens, .num_logits = num_logits});
+    num_tokens += row.drafts.size();
+    num_logits += row.drafts.size();
+  }
+}
+
+void CpuStepRunner::DraftRow(RowState& row, const PassUse& use) {
+  const Slot& slot = table_[row.slot];
+  const ForwardModelInfo& info = model_.info();
+  row.drafts.clear();
+  if (use.num_tokens >= info.max_step_tokens || use.num_logits >= info.max_logits_rows) return;
+  // The last token of a sequence is sampled, so it need not be drafted.
+  const auto limit = static_cast<uint32_t>(std::min<size_t>(
+      {row.draft_limit, slot.max_total() - slot.num_known() - 1,
+       info.max_step_tokens - use.num_tokens, info.max_logits_rows - use.num_logits}));
+  if (limit == 0) return;
+  drafter_->Draft(slot, limit, row.drafts);
+  if (row.drafts.size() > limit) row.drafts.resize(limit);
+  const auto outside = std::ranges::find_if(
+      row.drafts, [this](TokenId token) { return token >= bounds().vocab_size; });
+  row.drafts.erase(outside, row.drafts.end());
+  row.num_drafted = static_cast<uint32_t>(row.drafts.size());
+}
+
+void CpuStepRunner::RunRows(v1::StepResult* result) {
   builder_.Clear();
   for (size_t i = 0; i < num_rows_; ++i) {
     RowState& row = rows_[i];
     Slot& slot = table_[row.slot];
     // A piece that fails makes the slot inert; the rest of its row is then not computed.
     while (row.num_left > 0 && !slot.inert()) {
-      const uint32_t added = builder_.Add(slot, row.slot, static_cast<uint32_t>(i), row.num_left);
+      const uint32_t added =
+          builder_.Add(slot, row.slot, static_cast<uint32_t>(i), row.num_left, row.drafts);
       row.num_left -= added;
-      if (row.num_left > 0) RunForward(result);
+      if (row.num_left > 0) PassAndChoose(result);
     }
     row.num_left = 1;  // if another iteration follows, the row decodes
   }
-  if (!builder_.empty()) RunForward(result);
+  if (!builder_.empty()) PassAndChoose(result);
 }
 
-void CpuStepRunner::RunForward(v1::StepResult* result) {
+void CpuStepRunner::PassAndChoose(v1::StepResult* result) {
+  Pass();
+  Choose(result);
+  builder_.Clear();
+}
+
+// The last known token of a slot counts as computed once a token is chosen from its logits. So a
+// row that waits computes it again.
+void CpuStepRunner::Pass() {
   const ForwardBatch batch = builder_.batch();
-  const std::span<const LogitsUse> uses = builder_.logits_uses();
-  model_.Forward(batch, {logits_.get(), uses.size() * bounds().vocab_size});
+  model_.Forward(batch, {logits_.get(), batch.logits_tokens.size() * bounds().vocab_size});
   for (size_t i = 0; i < batch.rows.size(); ++i) {
-    table_[builder_.slots()[i]].Advance(batch.rows[i].num_tokens);
+    Slot& slot = table_[builder_.slots()[i]];
+    const uint32_t num_before_last = slot.num_known() - 1 - slot.num_computed();
+    slot.Advance(std::min(batch.rows[i].num_tokens, num_before_last));
   }
+}
+
+void CpuStepRunner::Choose(v1::StepResult* result) {
+  const std::span<const LogitsUse> uses = builder_.logits_uses();
   for (size_t i = 0; i < uses.size(); ++i) {
     TakeLogits(uses[i], {logits_.get() + i * bounds().vocab_size, bounds().vocab_size}, result);
   }
-  builder_.Clear();
 }
 
 void CpuStepRunner::TakeLogits(const LogitsUse& use, std::span<float> logits,
                                v1::StepResult* result) {
   Slot& slot = table_[use.slot];
-  if (slot.inert()) return;
+  if (slot.inert() || (use.samples && !MaySample(use))) return;
   const absl::Status status =
       use.samples ? SampleRow(use, logits) : DescribePromptToken(use, logits, result);
   if (status.ok()) return;
   slot.MakeInert();
   ReportError(use.slot, status, *result);
+}
+
+// The logits are those of the slot's text if its last known token is the one that was computed.
+bool CpuStepRunner::MaySample(const LogitsUse& use) const {
+  const Slot& slot = table_[use.slot];
+  if (slot.num_known() != use.position || slot.known_tokens().back() != use.input) return false;
+  return !may_choose_ || may_choose_(use.slot, use.position);
 }
 
 absl::Status CpuStepRunner::SampleRow(const LogitsUse& use, std::span<float> logits) {
@@ -131,6 +207,7 @@ absl::Status CpuStepRunner::SampleRow(const LogitsUse& use, std::span<float> log
   RowState& row = rows_[use.row];
   v1::TokenLogprobs logprobs;
   LOCKSTEP_ASSIGN_OR_RETURN(const TokenId token, sampler_.Sample(slot, logits, &logprobs));
+  slot.Advance(1);
   slot.AppendSampled(token);
   row.sampled.push_back(token);
   if (slot.num_logprobs() >= 0) {

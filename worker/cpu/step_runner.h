@@ -12,6 +12,7 @@
 #include "worker/cpu/sampler_driver.h"
 #include "worker/model/forward_model.h"
 #include "worker/steps/batch_builder.h"
+#include "worker/steps/drafter.h"
 #include "worker/steps/executor_limits.h"
 #include "worker/steps/row_result.h"
 #include "worker/steps/step_mirror.h"
@@ -26,12 +27,21 @@ struct LogitsObservation {
   std::span<const float> logits;  // [vocab_size], raw
 };
 
-// The StepRunner of the CPU, and of any ForwardModel: validates, applies to the mirror, runs
-// forward passes, samples and reports, all within Submit. Owns the mirror and the logits buffer.
+// The StepRunner of the CPU, and of any ForwardModel. Runs a step within Submit, in rounds:
+//
+//   prepare  validates the step, applies it to the mirror and starts its rows
+//   draft    guesses tokens behind the last known ones, for rows that may draft
+//   pass     computes the rows' tokens, and logits of the last known one and of each draft
+//   choose   samples from the logits, token by token, as far as the drafts were right
+//   finish   reports what the rows kept
+//
+// Draft, pass and choose repeat for each decode iteration. Owns the mirror and the logits buffer.
 class CpuStepRunner final : public StepRunner {
  public:
-  // `model` outlives the runner. `limits` must fit the model.
-  CpuStepRunner(ForwardModel& model, const ExecutorLimits& limits, uint64_t incarnation);
+  // `model` outlives the runner, and so does `drafter`. `limits` must fit the model. Without a
+  // drafter the runner announces no drafts, whatever `limits` say.
+  CpuStepRunner(ForwardModel& model, const ExecutorLimits& limits, uint64_t incarnation,
+                Drafter* drafter = nullptr);
 
   void BeginLease(uint64_t epoch) override;
   void EndLease() override;
@@ -47,24 +57,48 @@ class CpuStepRunner final : public StepRunner {
   void set_logits_observer(std::function<void(const LogitsObservation&)> observer) {
     observer_ = std::move(observer);
   }
+  // May a token be chosen for this position of the slot now? Otherwise the row waits: it keeps no
+  // token from there on, and a later step computes its last token again. Nobody waits by default.
+  using MayChoose = std::function<bool(SlotId slot, uint32_t position)>;
+  void set_may_choose(MayChoose may_choose) { may_choose_ = std::move(may_choose); }
 
  private:
   // Of one row of the step being executed.
   struct RowState : RowResult {
     uint32_t num_left = 0;  // tokens still to compute in this iteration
+    uint32_t draft_limit = 0;
+    std::vector<TokenId> drafts;
     v1::PromptLogprobs* prompt_logprobs = nullptr;
   };
 
-  void StartRow(SlotId slot, uint32_t num_tokens);
-  // Computes every row's tokens once, in as many forward passes as they need.
-  void RunIteration(v1::StepResult* result);
-  void RunForward(v1::StepResult* result);
+  // False if the step is refused.
+  bool Prepare(const v1::StepRequest& step, v1::StepResult* result);
+  void StartRow(SlotId slot, uint32_t num_tokens, uint32_t draft_limit);
+  void Draft();
+  // What a pass computes already.
+  struct PassUse {
+    size_t num_tokens = 0;
+    size_t num_logits = 0;
+  };
+  // Drafts as many tokens as the row's limit, the end of its slot's text and the pass have room
+  // for.
+  void DraftRow(RowState& row, const PassUse& use);
+  // Passes and choices until every row's tokens are computed once. One pass is enough unless the
+  // model has too little room.
+  void RunRows(v1::StepResult* result);
+  void PassAndChoose(v1::StepResult* result);
+  void Pass();
+  void Choose(v1::StepResult* result);
+  void Finish(v1::StepResult* result);
   void TakeLogits(const LogitsUse& use, std::span<float> logits, v1::StepResult* result);
+  // False: a draft before this position was wrong, or the row waits.
+  bool MaySample(const LogitsUse& use) const;
   absl::Status SampleRow(const LogitsUse& use, std::span<float> logits);
   absl::Status DescribePromptToken(const LogitsUse& use, std::span<const float> logits,
                                    v1::StepResult* result);
 
   ForwardModel& model_;
+  Drafter* const drafter_;  // null: it drafts nothing
   StepMirror mirror_;
   SlotTable& table_;  // the mirror's
   BatchBuilder builder_;
@@ -76,6 +110,7 @@ class CpuStepRunner final : public StepRunner {
   std::deque<std::pair<v1::StepResult, StepStats>> finished_;  // not taken yet
   int64_t last_end_ns_ = 0;                                    // 0: no step of this lease has run
   std::function<void(const LogitsObservation&)> observer_;
+  MayChoose may_choose_;
 };
 
 }  // namespace lockstep::worker

@@ -17,6 +17,7 @@ struct LogitsUse {
   uint32_t row = 0;       // of the step
   uint32_t position = 0;  // of the token these logits predict
   bool samples = false;   // otherwise the prompt token there gets its log-probability
+  TokenId input = 0;      // the token before it: the last known one, or a draft
 };
 
 // Packs pieces of rows into one forward pass, within the model's room for tokens and logits. A step
@@ -28,8 +29,10 @@ class BatchBuilder {
 
   void Clear();
   // Adds the next uncomputed tokens of `slot`, at most `num_tokens`. Returns how many had room. The
-  // slot must not change, nor be added again, before Clear.
-  uint32_t Add(const Slot& slot, SlotId slot_id, uint32_t row, uint32_t num_tokens);
+  // slot must not change, nor be added again, before Clear. If they end with the last known token,
+  // `drafts` follow it, each with logits to sample from; those without room are left out.
+  uint32_t Add(const Slot& slot, SlotId slot_id, uint32_t row, uint32_t num_tokens,
+               std::span<const TokenId> drafts = {});
 
   bool empty() const { return rows_.empty(); }
   ForwardBatch batch() const {
@@ -43,6 +46,8 @@ class BatchBuilder {
  private:
   // How many of the tokens have room for the logits that they need.
   uint32_t FitLogits(const Slot& slot, uint32_t num_tokens) const;
+  // How many drafts have room behind so many tokens.
+  uint32_t FitDrafts(const Slot& slot, uint32_t num_tokens, size_t num_drafts) const;
   void AddLogits(const Slot& slot, SlotId slot_id, uint32_t row, const ForwardRow& forward_row);
 
   const uint32_t max_tokens_;

@@ -9,6 +9,7 @@ StepBounds::StepBounds(const ForwardModelInfo& info, const ExecutorLimits& limit
       max_step_tokens(limits.max_step_tokens == 0 ? info.max_step_tokens : limits.max_step_tokens),
       max_logprobs(limits.max_logprobs),
       max_decode_iterations(limits.max_decode_iterations),
+      max_draft_tokens(limits.max_draft_tokens),
       vocab_size(info.vocab_size),
       max_context_tokens(info.max_context_tokens),
       block_size_tokens(info.block_size_tokens),

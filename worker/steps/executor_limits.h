@@ -13,6 +13,7 @@ struct ExecutorLimits {
   uint32_t max_step_tokens = 0;  // 0: what the model's workspace holds
   uint32_t max_logprobs = 20;    // best tokens per position
   uint32_t max_decode_iterations = 8;
+  uint32_t max_draft_tokens = 0;  // for a row; 0: drafts are refused
 };
 
 // The numbers that step validation needs, from the model and the limits.
@@ -23,6 +24,7 @@ struct StepBounds {
   uint32_t max_step_tokens;
   uint32_t max_logprobs;
   uint32_t max_decode_iterations;
+  uint32_t max_draft_tokens;
   uint32_t vocab_size;
   uint32_t max_context_tokens;
   uint32_t block_size_tokens;

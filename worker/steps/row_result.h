@@ -3,6 +3,7 @@
 #include <absl/status/status.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -18,19 +19,24 @@ struct RowResult {
   SlotId slot = 0;
   bool stopped = false;
   v1::StopCause stop_cause = v1::STOP_CAUSE_UNSPECIFIED;
-  std::vector<TokenId> sampled;
+  std::vector<TokenId> sampled;  // the tokens that the row keeps in this step: none or several
+  uint32_t num_drafted = 0;      // tokens that were drafted and compared
   std::vector<v1::TokenLogprobs> logprobs;  // of `sampled`, if asked for; moved out by the report
 };
 
-// Adds tokens and stops of the rows [begin, end), which derive from RowResult.
+// Adds tokens and stops of the rows [begin, end), which derive from RowResult. A row that keeps no
+// token is left out: a piece of a prompt, or a row that waits.
 template <typename Iterator>
 void ReportRows(Iterator begin, Iterator end, v1::StepResult& result) {
   const bool one_each =
       std::all_of(begin, end, [](const RowResult& row) { return row.sampled.size() <= 1; });
+  const bool none_drafted =
+      std::all_of(begin, end, [](const RowResult& row) { return row.num_drafted == 0; });
   for (Iterator row = begin; row != end; ++row) {
     if (row->sampled.empty()) continue;
     result.add_sampled_slots(row->slot);
     if (!one_each) result.add_sampled_counts(static_cast<uint32_t>(row->sampled.size()));
+    if (!none_drafted) result.add_drafted_counts(row->num_drafted);
     result.mutable_token_ids()->Add(row->sampled.begin(), row->sampled.end());
     for (v1::TokenLogprobs& entry : row->logprobs) *result.add_logprobs() = std::move(entry);
     if (row->stopped) {

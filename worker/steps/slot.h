@@ -42,7 +42,8 @@ class Slot {
   const std::vector<TokenId>& known_tokens() const { return known_tokens_; }
   uint32_t num_known() const { return static_cast<uint32_t>(known_tokens_.size()); }
   uint32_t num_prompt() const { return num_prompt_; }
-  uint32_t num_computed() const { return num_computed_; }  // < num_known() unless inert
+  // Below num_known() unless inert. A draft does not count: it becomes known if it is sampled.
+  uint32_t num_computed() const { return num_computed_; }
   // By position. Entries behind the window are stale or kNoBlock.
   const std::vector<BlockId>& blocks(uint32_t group = 0) const { return block_tables_[group]; }
   std::span<const std::vector<BlockId>> block_tables() const {

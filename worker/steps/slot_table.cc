@@ -14,6 +14,7 @@ uint32_t SlotTable::CountLive() const {
 void SlotTable::Clear() {
   for (Slot& slot : slots_) slot.Release();
   last_rows_.clear();
+  last_draft_limits_.clear();
 }
 
 void SlotTable::Apply(const v1::StepRequest& step) {
@@ -26,7 +27,9 @@ void SlotTable::Apply(const v1::StepRequest& step) {
     slots_[step.grown_slots(i)].AppendBlocks(group, {next_block, count});
     next_block += count;
   }
-  if (!step.repeat_rows()) last_rows_.assign(step.run_slots().begin(), step.run_slots().end());
+  if (step.repeat_rows()) return;
+  last_rows_.assign(step.run_slots().begin(), step.run_slots().end());
+  last_draft_limits_.assign(step.draft_limits().begin(), step.draft_limits().end());
 }
 
 }  // namespace lockstep::worker

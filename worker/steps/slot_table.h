@@ -22,6 +22,8 @@ class SlotTable {
   Slot& operator[](SlotId slot) { return slots_[slot]; }
   // Slots of the latest step's rows, in batch order. repeat_rows refers to them. Empty after Clear.
   const std::vector<SlotId>& last_rows() const { return last_rows_; }
+  // How many tokens may be drafted for each of last_rows(); empty: none. Repeated with the rows.
+  const std::vector<uint32_t>& last_draft_limits() const { return last_draft_limits_; }
   // Slots whose sequences still run.
   uint32_t CountLive() const;
 
@@ -32,6 +34,7 @@ class SlotTable {
  private:
   std::vector<Slot> slots_;
   std::vector<SlotId> last_rows_;
+  std::vector<uint32_t> last_draft_limits_;
 };
 
 }  // namespace lockstep::worker

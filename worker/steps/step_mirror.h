@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "lockstep/worker/v1/worker.pb.h"
 #include "worker/steps/slot_table.h"
@@ -34,8 +35,8 @@ class StepMirror {
   bool Accept(const v1::StepRequest& step, v1::StepResult& result, StepStats& stats,
               BackendCheck backend_check = nullptr);
 
-  // Applies an accepted step to the mirror. Then calls on_row(slot, num_tokens) for each row that
-  // computes, in batch order. Adds inert slots to the result instead.
+  // Applies an accepted step to the mirror. Then calls on_row(slot, num_tokens, draft_limit) for
+  // each row that computes, in batch order. Adds inert slots to the result instead.
   template <typename OnRow>
   void Apply(const v1::StepRequest& step, v1::StepResult& result, StepStats& stats,
              const OnRow& on_row) {
@@ -51,7 +52,8 @@ class StepMirror {
       const uint32_t bound = step.run_tokens_size() == 0 ? 1 : step.run_tokens(static_cast<int>(i));
       const uint32_t num_uncomputed = slot.num_known() - slot.num_computed();
       ++(num_uncomputed == 1 ? stats.num_decode_rows : stats.num_prefill_rows);
-      on_row(slot_id, std::min(bound, num_uncomputed));
+      const std::vector<uint32_t>& limits = table_.last_draft_limits();
+      on_row(slot_id, std::min(bound, num_uncomputed), limits.empty() ? 0 : limits[i]);
     }
   }
 

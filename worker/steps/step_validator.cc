@@ -224,19 +224,43 @@ absl::Status StepValidator::CheckRowCounts(const v1::StepRequest& step, uint32_t
   return absl::OkStatus();
 }
 
+absl::Status StepValidator::CheckDraftLimits(const v1::StepRequest& step) const {
+  if (step.draft_limits_size() == 0) return absl::OkStatus();
+  if (bounds_.max_draft_tokens == 0) {
+    return Unimplemented("draft_limits: this worker announced no drafts");
+  }
+  if (step.repeat_rows()) {
+    return InvalidArgument("draft_limits: must be empty beside repeat_rows");
+  }
+  if (step.draft_limits_size() != step.run_slots_size()) {
+    return InvalidArgument("draft_limits: expected {} entries or none, got {}",
+                           step.run_slots_size(), step.draft_limits_size());
+  }
+  for (int i = 0; i < step.draft_limits_size(); ++i) {
+    if (step.draft_limits(i) <= bounds_.max_draft_tokens) continue;
+    return InvalidArgument("draft_limits[{}]: must be at most {}, got {}", i,
+                           bounds_.max_draft_tokens, step.draft_limits(i));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status StepValidator::CheckRows(const v1::StepRequest& step) {
   const uint32_t iterations = std::max(1u, step.decode_iterations());
   LOCKSTEP_RETURN_IF_ERROR(CheckRowCounts(step, iterations));
+  LOCKSTEP_RETURN_IF_ERROR(CheckDraftLimits(step));
   const bool repeat = step.repeat_rows();
   const int num_rows =
       repeat ? static_cast<int>(table_->last_rows().size()) : step.run_slots_size();
+  const uint32_t* limits = step.draft_limits_size() > 0 ? step.draft_limits().data() : nullptr;
+  if (repeat && !table_->last_draft_limits().empty()) limits = table_->last_draft_limits().data();
   uint64_t total_tokens = 0;
   mentioned_.Clear();
   for (int i = 0; i < num_rows; ++i) {
     const SlotId slot = repeat ? table_->last_rows()[static_cast<size_t>(i)] : step.run_slots(i);
     const uint32_t num_tokens = step.run_tokens_size() == 0 ? 1 : step.run_tokens(i);
     absl::Status status = CheckSlotId(slot);
-    if (status.ok()) status = CheckRow(slot, num_tokens, iterations);
+    const uint32_t draft_limit = limits == nullptr ? 0 : limits[i];
+    if (status.ok()) status = CheckRow(slot, num_tokens, iterations, draft_limit);
     if (!status.ok()) return Annotate(status, fmt::format("run_slots[{}]", i));
     total_tokens += num_tokens;
   }
@@ -247,7 +271,8 @@ absl::Status StepValidator::CheckRows(const v1::StepRequest& step) {
   return absl::OkStatus();
 }
 
-absl::Status StepValidator::CheckRow(SlotId slot, uint32_t num_tokens, uint32_t iterations) {
+absl::Status StepValidator::CheckRow(SlotId slot, uint32_t num_tokens, uint32_t iterations,
+                                     uint32_t draft_limit) {
   const Draft& draft = DraftOf(slot);
   if (!draft.occupied) return InvalidArgument("slot {} is empty", slot);
   if (num_tokens == 0) return InvalidArgument("slot {} runs no token", slot);
@@ -257,11 +282,15 @@ absl::Status StepValidator::CheckRow(SlotId slot, uint32_t num_tokens, uint32_t 
     return InvalidArgument("slot {} does not decode, so decode_iterations must be 1, got {}", slot,
                            iterations);
   }
+  if (draft_limit > 0 && (num_left != 1 || num_tokens != 1 || iterations > 1)) {
+    return InvalidArgument("slot {} does not decode one token, so it cannot draft {}", slot,
+                           draft_limit);
+  }
   const uint64_t num_actual = std::min(num_tokens, num_left);
-  // Each further iteration computes the token that the iteration before it sampled. The token that
-  // ends the sequence is not computed.
-  const uint64_t end =
-      std::min<uint64_t>(draft.num_computed + num_actual + iterations - 1, draft.max_total - 1);
+  // Each further iteration computes the token that the iteration before it sampled. A draft is
+  // computed beside the last token. The token that ends the sequence is not computed.
+  const uint64_t end = std::min<uint64_t>(
+      draft.num_computed + num_actual + iterations - 1 + draft_limit, draft.max_total - 1);
   return tables_.CheckCovers(slot, end);
 }
 

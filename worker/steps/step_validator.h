@@ -55,7 +55,9 @@ class StepValidator {
   absl::Status CheckGrowth(SlotId slot, uint32_t group, std::span<const BlockId> blocks);
   absl::Status CheckRows(const v1::StepRequest& step);
   absl::Status CheckRowCounts(const v1::StepRequest& step, uint32_t iterations) const;
-  absl::Status CheckRow(SlotId slot, uint32_t num_tokens, uint32_t iterations);
+  absl::Status CheckDraftLimits(const v1::StepRequest& step) const;
+  absl::Status CheckRow(SlotId slot, uint32_t num_tokens, uint32_t iterations,
+                        uint32_t draft_limit);
   absl::Status CheckSlotRange(SlotId slot) const;
   // Checks that the slot is in range, and that mentioned_ does not have it yet. Adds it to
   // mentioned_.

@@ -3,6 +3,7 @@
 #include <absl/time/time.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,8 @@ struct SamplingParams : SamplingNumbers {
   int32_t num_prompt_logprobs = -1;  // same values; the whole prompt is computed if not -1
 };
 
+inline constexpr uint32_t kNoRowLimit = std::numeric_limits<uint32_t>::max();
+
 // One client request. Immutable after admission. Its n sequences share it.
 struct Request {
   RequestKey key = 0;
@@ -44,6 +47,12 @@ struct Request {
   uint32_t num_samples = 1;
   bool bypass_prefix_cache = false;
   bool follows_in_batch = false;  // another prompt of the same call came before it
+  // How far each sequence may run ahead of its results: rows in flight at once. A row whose token
+  // depends on the token before it in a way that only the router knows (a mask of what may come
+  // next) needs 1. With a limit, a row has one decode iteration.
+  uint32_t max_rows_in_flight = kNoRowLimit;
+  // The worker may let a row wait: it then keeps no token, and a later row tries again.
+  bool rows_may_wait = false;
   SamplingParams sampling;
 
   // When it first starts, it looks nothing up in the prefix cache.

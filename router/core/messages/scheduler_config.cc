@@ -20,6 +20,7 @@ absl::Status SchedulerConfig::Validate() const {
                      "max_time_to_first_token: expected more than zero");
   violations.Require(max_decode_iterations >= 1 && max_decode_iterations <= 64,
                      "max_decode_iterations: expected 1 to 64");
+  violations.Require(max_draft_tokens <= 16, "max_draft_tokens: expected at most 16");
   return violations.ToStatus();
 }
 

@@ -33,6 +33,9 @@ struct SchedulerConfig {
   absl::Duration max_time_to_first_token = absl::InfiniteDuration();
   uint32_t max_preemptions_per_sequence = 16;  // at the next one the sequence fails
   uint32_t max_decode_iterations = 1;  // of a step with decodes only, while no sequence waits
+  // Tokens that a worker may draft for each row that decodes; also bounded by the worker. A worker
+  // that drafts gets steps of one iteration.
+  uint32_t max_draft_tokens = 0;
 
   absl::Status Validate() const;  // reports every violation
 };

@@ -20,7 +20,10 @@ struct SchedulerStats {
   uint64_t refused_steps = 0, wasted_rows = 0;  // wasted: the sequence had ended, or was inert
   // Requests that were refused because what waits would take too long.
   uint64_t refused_for_deadline = 0, refused_for_first_token = 0;
-  uint64_t planned_prefill_tokens = 0, planned_decode_tokens = 0;  // of all steps
+  // Of all steps. Drafts count as decodes once they are kept.
+  uint64_t planned_prefill_tokens = 0, planned_decode_tokens = 0;
+  // Tokens that workers drafted, and how many of them were kept.
+  uint64_t drafted_tokens = 0, accepted_drafts = 0;
 };
 
 }  // namespace lockstep::router

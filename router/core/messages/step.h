@@ -32,6 +32,9 @@ struct RunRow {
   // token that the worker knows, the row samples a token. It then samples another with every
   // further decode iteration.
   uint32_t num_tokens = 0;
+  // How many tokens the worker may draft for the row. It keeps those that it would have sampled
+  // anyway, so the row keeps 1 to max_drafts + 1 tokens. 0 unless the row decodes.
+  uint32_t max_drafts = 0;
   std::vector<GroupBlocks> new_blocks;  // appended to the slot's tables before the step
 };
 
@@ -41,12 +44,13 @@ struct StepPlan {
   std::vector<SlotId> released;
   std::vector<StartedSlot> started;
   std::vector<RunRow> rows;  // in batch order; empty: the step only drops slots
-  bool repeat_rows = false;  // same rows as in the last step, no new starts, one token each
-  // More than one only if every row decodes. The message then stands for that many steps, and
-  // blocks are reserved for all of them. A row that ends early stops there.
+  // Same rows as in the last step, with the same limits of drafts, no new starts, one token each.
+  bool repeat_rows = false;
+  // More than one only if every row decodes, and none drafts. The message then stands for that many
+  // steps, and blocks are reserved for all of them. A row that ends early stops there.
   uint32_t decode_iterations = 1;
   uint32_t num_prefill_tokens = 0;  // for metrics: tokens of rows that don't decode
-  uint32_t num_decode_tokens = 0;   // over all iterations
+  uint32_t num_decode_tokens = 0;   // over all iterations; drafts do not count
 };
 
 struct TokenLogprobs {
@@ -60,6 +64,7 @@ enum class StopCause { kNone, kStopToken, kLength };
 
 struct RowOutcome {
   SlotId slot = 0;
+  uint32_t num_drafted = 0;              // tokens that the worker drafted and compared
   std::vector<TokenId> tokens;           // kept by the worker in this step
   std::vector<TokenLogprobs> logprobs;   // one per token if asked for
   StopCause stopped = StopCause::kNone;  // at the last of `tokens`; then the slot is inert

@@ -17,6 +17,7 @@ struct WorkerLimits {
   uint32_t max_context_tokens = 0;
   uint32_t vocab_size = std::numeric_limits<uint32_t>::max();  // every token id is smaller
   uint32_t max_decode_iterations = 1;
+  uint32_t max_draft_tokens = 0;  // for a row; 0: it drafts nothing
   uint32_t max_steps_in_flight = std::numeric_limits<uint32_t>::max();
 
   // Of every group.

@@ -29,7 +29,8 @@ Planner::Planner(SchedulerState& state, Instant now)
       lease_(*state.lease),
       now_(now),
       max_running_(MaxRunning(state)),
-      block_size_tokens_(lease_.limits.block_size_tokens()) {}
+      block_size_tokens_(lease_.limits.block_size_tokens()),
+      max_drafts_(MaxDrafts(state)) {}
 
 std::optional<StepPlan> Planner::Plan() {
   plan_.rows.reserve(population_.running().size());
@@ -87,7 +88,9 @@ Sequence* Planner::FairFirst(std::span<Sequence* const> sequences) const {
 }
 
 bool Planner::MayRun(const Sequence& sequence) const {
-  return sequence.running()->planned_known < sequence.max_total_tokens;
+  const Residency& residency = *sequence.running();
+  return residency.min_known < sequence.max_total_tokens &&
+         residency.rows_in_flight < sequence.max_rows_in_flight;
 }
 
 bool Planner::Decodes(const Sequence& sequence) const {
@@ -105,6 +108,20 @@ uint32_t Planner::NumBlocksToGrowTo(const Sequence& sequence, uint32_t num_decod
   return lease_.kv.BlocksFor(num_positions);
 }
 
+// Call only if its blocks cover a decode without drafts.
+uint32_t Planner::NumDrafts(const Sequence& sequence) const {
+  if (max_drafts_ == 0) return 0;
+  const Residency& residency = *sequence.running();
+  // The last token is sampled, so it need not be drafted.
+  const uint32_t num_drafts =
+      std::min(max_drafts_, sequence.max_total_tokens - residency.min_known - 1);
+  // The token that ends the sequence is not computed.
+  const uint64_t num_covered = uint64_t{residency.blocks.num_covered()} * block_size_tokens_;
+  if (num_covered + 1 >= sequence.max_total_tokens) return num_drafts;
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(num_drafts, num_covered - residency.planned_known));
+}
+
 BlockCountByGroup Planner::CountMissing(uint32_t num_decodes) const {
   BlockCountByGroup missing(lease_.kv.num_groups(), 0);
   for (const Sequence* sequence : population_.running()) {
@@ -120,30 +137,34 @@ BlockCountByGroup Planner::CountMissing(uint32_t num_decodes) const {
 uint32_t Planner::ChooseIterations() const {
   const uint32_t bound =
       std::min(state_.config.max_decode_iterations, lease_.limits.max_decode_iterations);
-  if (bound <= 1 || !population_.waiting().empty()) return 1;
+  if (bound <= 1 || max_drafts_ > 0 || !population_.waiting().empty()) return 1;
   uint32_t longest = 1;
   for (const Sequence* sequence : population_.running()) {
     if (!MayRun(*sequence)) continue;
     if (!Decodes(*sequence)) return 1;
-    longest = std::max(longest, sequence->max_total_tokens - sequence->running()->planned_known);
+    longest = std::max(longest, sequence->max_total_tokens - sequence->running()->min_known);
+    // An iteration runs ahead of the one before it.
+    if (sequence->max_rows_in_flight != kNoRowLimit) return 1;
   }
   return state_.budget.DecodeIterations(std::min(bound, longest));
 }
 
 void Planner::ReserveDecodeBlocks() {
-  const auto has_blocks = [this](const Sequence* sequence) {
-    return !MayRun(*sequence) || !Decodes(*sequence) || HasBlocks(*sequence);
+  uint32_t num_wanted = iterations_ + max_drafts_;
+  const auto has_blocks = [this, num_wanted](const Sequence* sequence) {
+    return !MayRun(*sequence) || !Decodes(*sequence) ||
+           NumBlocksToGrowTo(*sequence, num_wanted) == 0;
   };
   if (std::ranges::all_of(population_.running(), has_blocks)) return;
-  BlockCountByGroup missing = CountMissing(iterations_);
-  if (!lease_.kv.Has(missing) && iterations_ > 1) {
-    iterations_ = 1;
-    missing = CountMissing(iterations_);
+  BlockCountByGroup missing = CountMissing(num_wanted);
+  if (!lease_.kv.Has(missing) && num_wanted > 1) {
+    num_wanted = iterations_ = 1;
+    missing = CountMissing(num_wanted);
   }
   if (std::ranges::all_of(missing, [](uint64_t count) { return count == 0; })) return;
   if (!lease_.kv.Has(missing)) return ReserveInPolicyOrder();
-  uint32_t num_decodes = std::max(iterations_, kDecodesToGrowFor);
-  if (!lease_.kv.Has(CountMissing(num_decodes), kMinAvailablePerBlock)) num_decodes = iterations_;
+  uint32_t num_decodes = std::max(num_wanted, kDecodesToGrowFor);
+  if (!lease_.kv.Has(CountMissing(num_decodes), kMinAvailablePerBlock)) num_decodes = num_wanted;
   for (Sequence* sequence : population_.running()) {
     if (!MayRun(*sequence) || !Decodes(*sequence)) continue;
     const uint32_t num_blocks = NumBlocksToGrowTo(*sequence, num_decodes);
@@ -222,7 +243,7 @@ absl::Status Planner::TooLargeForWorker(const Sequence& sequence, uint32_t num_b
 void Planner::PlanDecodes() {
   for (Sequence* sequence : population_.running()) {
     if (MayRun(*sequence) && Decodes(*sequence) && HasBlocks(*sequence)) {
-      AddRow(*sequence, 1);
+      AddRow(*sequence, 1, NumDrafts(*sequence));
     }
   }
 }
@@ -303,31 +324,44 @@ uint32_t Planner::AddChunk(Sequence& sequence, uint32_t max_tokens) {
   return num_tokens;
 }
 
-void Planner::AddRow(Sequence& sequence, uint32_t num_tokens) {
+void Planner::AddRow(Sequence& sequence, uint32_t num_tokens, uint32_t num_drafts) {
   Residency& residency = *sequence.running();
   const bool samples = residency.planned_computed + num_tokens == residency.planned_known;
   const uint32_t max_kept =
-      samples ? std::min(iterations_, sequence.max_total_tokens - residency.planned_known) : 0;
+      samples ? std::min(iterations_ + num_drafts, sequence.max_total_tokens - residency.min_known)
+              : 0;
+  const uint32_t min_kept = sequence.rows_may_wait ? 0 : max_kept - num_drafts;
 
   RunRow& row = plan_.rows.emplace_back();
   row.slot = residency.slot;
   row.num_tokens = num_tokens;
+  row.max_drafts = num_drafts;
   if (residency.blocks.has_untold()) row.new_blocks = residency.blocks.TakeUntold();
-  record_.rows.push_back({.residency = &residency,
-                          .slot = residency.slot,
-                          .start = residency.planned_computed,
-                          .num_tokens = num_tokens,
-                          .max_kept = max_kept});
   if (num_tokens == 1 && samples) {
-    plan_.num_decode_tokens += max_kept;
+    plan_.num_decode_tokens += max_kept - num_drafts;
   } else {
     plan_.num_prefill_tokens += num_tokens;
   }
-
   Charge(sequence, residency.planned_computed, num_tokens);
-  residency.planned_computed += num_tokens + (samples ? max_kept - 1 : 0);
-  residency.planned_known += max_kept;
+  record_.rows.push_back({.residency = &residency,
+                          .slot = residency.slot,
+                          .num_tokens = num_tokens,
+                          .min_kept = min_kept,
+                          .max_kept = max_kept});
+  CountRow(sequence, residency, record_.rows.back());
+}
+
+void Planner::CountRow(const Sequence& sequence, Residency& residency, const RowRecord& row) {
   ++residency.rows_in_flight;
+  if (row.max_kept == 0) {
+    residency.planned_computed += row.num_tokens;
+    return;
+  }
+  residency.min_known += row.min_kept;
+  residency.max_kept_in_flight += row.max_kept;
+  residency.planned_known =
+      std::min(residency.planned_known + row.max_kept, sequence.max_total_tokens);
+  residency.planned_computed = residency.planned_known - 1;
 }
 
 // Charges each position of a prompt once. Positions that were cached, or that a restart computes
@@ -347,14 +381,15 @@ StepPlan Planner::Commit() {
   plan_.released = lease_.slots.TakeReleased();
   lease_.tell_released_at = Instant::InfiniteFuture();
   plan_.decode_iterations = iterations_;
-  plan_.repeat_rows =
-      !plan_.resync && plan_.started.empty() && !plan_.rows.empty() &&
-      std::ranges::equal(plan_.rows, lease_.last_slots, [](const RunRow& row, SlotId last) {
-        return row.slot == last && row.num_tokens == 1;
-      });
+  plan_.repeat_rows = !plan_.resync && plan_.started.empty() && !plan_.rows.empty() &&
+                      std::ranges::equal(plan_.rows, lease_.last_rows,
+                                         [](const RunRow& row, const WorkerLease::SentRow& last) {
+                                           return row.slot == last.slot && row.num_tokens == 1 &&
+                                                  row.max_drafts == last.max_drafts;
+                                         });
   if (!plan_.repeat_rows) {
-    lease_.last_slots.clear();
-    for (const RunRow& row : plan_.rows) lease_.last_slots.push_back(row.slot);
+    lease_.last_rows.clear();
+    for (const RunRow& row : plan_.rows) lease_.last_rows.push_back({row.slot, row.max_drafts});
   }
   record_.step_id = plan_.step_id;
   record_.decode_iterations = plan_.decode_iterations;

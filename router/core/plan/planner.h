@@ -28,11 +28,12 @@ namespace lockstep::router {
 //
 // Blocks: a sequence starts with blocks for all its tokens or not at all. (In a group with a window
 // it starts with the blocks of a window, and grows with each chunk.) It grows by what its next
-// decode may need. If one must grow while many blocks are available, all that decode grow for their
-// next few decodes. When no block is left, the running sequences get blocks in the policy's order,
-// and the last ones are preempted. If fenced blocks only wait for an acknowledgement, the planner
-// waits as well. It does not wait for blocks that will fall behind the windows of running
-// sequences.
+// decode may need, with the tokens that are drafted for it. Nobody is preempted for drafts: where
+// blocks are short, fewer tokens are drafted. If one must grow while many blocks are available, all
+// that decode grow for their next few decodes. When no block is left, the running sequences get
+// blocks in the policy's order, and the last ones are preempted. If fenced blocks only wait for an
+// acknowledgement, the planner waits as well. It does not wait for blocks that will fall behind the
+// windows of running sequences.
 class Planner {
  public:
   Planner(SchedulerState& state, Instant now);
@@ -49,10 +50,13 @@ class Planner {
   Sequence* FairFirst(std::span<Sequence* const> sequences) const;
   // True if `a` goes before `b` in the fair order, when only these two are compared.
   bool FairBefore(const Sequence& a, const Sequence& b) const;
-  // True if another row may be planned: the sequence is not at its end, even if every step in
-  // flight keeps as many tokens as it may.
+  // True if another row may be planned. The sequence is not at its end if every row in flight keeps
+  // as few tokens as it may, and it has not run ahead as far as it may.
   bool MayRun(const Sequence& sequence) const;
   bool Decodes(const Sequence& sequence) const;
+  // How many tokens may be drafted for the sequence's next decode. Fewer than the bound where its
+  // text or its blocks end.
+  uint32_t NumDrafts(const Sequence& sequence) const;
   // Blocks that cover so many decodes of the sequence, or all that it has left. 0: its own do.
   uint32_t NumBlocksToGrowTo(const Sequence& sequence, uint32_t num_decodes) const;
   // True if its blocks cover this step's decodes.
@@ -105,7 +109,9 @@ class Planner {
   // Plans a chunk of up to so many tokens, and returns how many. Fewer if blocks are short in a
   // group with a window; 0, and no row, if there is none.
   uint32_t AddChunk(Sequence& sequence, uint32_t max_tokens);
-  void AddRow(Sequence& sequence, uint32_t num_tokens);
+  void AddRow(Sequence& sequence, uint32_t num_tokens, uint32_t num_drafts = 0);
+  // Counts a row of the sequence as in flight.
+  static void CountRow(const Sequence& sequence, Residency& residency, const RowRecord& row);
   void Charge(Sequence& sequence, uint32_t start, uint32_t num_tokens);
   StepPlan Commit();
 
@@ -115,6 +121,7 @@ class Planner {
   const Instant now_;
   const size_t max_running_;
   const uint32_t block_size_tokens_;
+  const uint32_t max_drafts_;
 
   StepPlan plan_;
   StepRecord record_;

@@ -138,6 +138,7 @@ bool Planner::StartIfFits(Sequence& sequence) {
   residency->num_computed = num_hit_blocks * block_size_tokens_;
   residency->planned_computed = residency->num_computed;
   residency->planned_known = sequence.num_tokens();
+  residency->min_known = sequence.num_tokens();
   residency->first_prompt_logprob = live.next_prompt_logprob;
   const bool looks_up = max_hit_tokens > 0;
   if (looks_up) {

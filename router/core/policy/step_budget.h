@@ -39,7 +39,7 @@ class StepBudget {
   // A step that was computed. A compute time of zero or less means "not measured".
   struct Step {
     uint32_t num_prefill_tokens = 0;
-    uint32_t num_decode_tokens = 0;
+    uint32_t num_decode_tokens = 0;  // planned: whatever number of tokens rows kept
     uint32_t decode_iterations = 1;
     absl::Duration compute;
   };

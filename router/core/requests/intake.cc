@@ -16,6 +16,9 @@ absl::Status CheckWellFormed(const Request& request) {
   if (request.sampling.max_new_tokens == 0) {
     return InvalidArgument("max_tokens: 0, expected at least 1");
   }
+  if (request.max_rows_in_flight == 0) {
+    return InvalidArgument("max_rows_in_flight: 0, expected at least 1");
+  }
   const uint64_t total = request.prompt_tokens.size() + uint64_t{request.sampling.max_new_tokens};
   if (total > std::numeric_limits<uint32_t>::max()) {
     return InvalidArgument("max_tokens: {} tokens with the prompt, expected less than 2^32", total);

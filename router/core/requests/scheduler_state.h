@@ -46,6 +46,8 @@ struct SchedulerState {
   uint64_t num_refused_for_first_token = 0;
   uint64_t num_planned_prefill_tokens = 0;
   uint64_t num_planned_decode_tokens = 0;
+  uint64_t num_drafted_tokens = 0;
+  uint64_t num_accepted_drafts = 0;
   uint64_t num_prefix_query_tokens = 0;
   uint64_t num_prefix_hit_tokens = 0;
 };
@@ -62,6 +64,11 @@ inline uint32_t MaxPrefillTokens(const SchedulerState& state) {
   const uint32_t most = state.lease->limits.max_step_tokens;
   const uint32_t configured = state.config.max_prefill_tokens_per_step;
   return configured > 0 ? std::min(configured, most) : most;
+}
+
+// The most tokens that the worker may draft for a row. Call only with a lease.
+inline uint32_t MaxDrafts(const SchedulerState& state) {
+  return std::min(state.config.max_draft_tokens, state.lease->limits.max_draft_tokens);
 }
 
 inline bool WorkerMayStart(const SchedulerState& state) {

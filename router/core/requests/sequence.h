@@ -22,13 +22,19 @@ namespace lockstep::router {
 struct Sequence;
 
 // A sequence's stay in one slot of one worker, from `started` until no step in flight runs it.
-// `planned_*` assume that every step in flight keeps as many tokens as it may.
+//
+// How many tokens it has is a fact as far as results came back: the owner's tokens. While rows are
+// in flight, there are two bounds. `min_known`: every row keeps as few tokens as it may.
+// `planned_*`: every row keeps as many as it may, up to the end of the sequence. Blocks are
+// reserved by the upper bound. Results go by what is acknowledged alone.
 struct Residency {
   Sequence* owner = nullptr;  // null once the sequence ended; later results are dropped
   SlotId slot = 0;
   uint32_t num_computed = 0;  // leading positions whose KV is acknowledged
   uint32_t planned_computed = 0;
   uint32_t planned_known = 0;  // tokens, prompt included
+  uint32_t min_known = 0;
+  uint32_t max_kept_in_flight = 0;  // tokens that the rows in flight may keep in all
   uint32_t rows_in_flight = 0;
   uint32_t first_prompt_logprob = 0;  // as sent in `started`
   bool inert = false;                 // the worker said that the row stopped or failed
@@ -70,6 +76,8 @@ struct Sequence {
   PolicyView view;
   std::vector<TokenId> tokens;  // the prompt, and every token that a worker returned
   uint32_t max_total_tokens = 0;
+  uint32_t max_rows_in_flight = 0;  // as the request says
+  bool rows_may_wait = false;       // likewise
   uint32_t num_preemptions = 0;
   uint32_t num_refusals = 0;  // refused steps that ran it, since its last progress
   // Leading positions that were ever computed, on any lease. Only positions beyond these are

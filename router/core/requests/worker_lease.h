@@ -20,9 +20,15 @@ namespace lockstep::router {
 struct RowRecord {
   Residency* residency = nullptr;
   SlotId slot = 0;
-  uint32_t start = 0;  // position of the row's first token
   uint32_t num_tokens = 0;
-  uint32_t max_kept = 0;  // tokens that the row may return; 0: a prefill chunk without a sample
+  // Tokens that the row returns unless it stops or fails: min_kept to max_kept. max_kept is 0 for a
+  // prefill chunk without a sample. Both are equal for a row without drafts that may not wait.
+  uint32_t min_kept = 0;
+  uint32_t max_kept = 0;
+
+  // Position of the row's first token. Known once every row before it has retired, which results
+  // do in order.
+  uint32_t start() const { return residency->num_computed; }
 };
 
 struct StepRecord {
@@ -61,7 +67,12 @@ struct WorkerLease {
   bool progressed = false;           // a sequence got further than on any lease before
   bool has_measured_prompt = false;  // the time of a step with prompt tokens
   bool contradicted = false;         // an outcome contradicted its plan: nothing more is planned
-  std::vector<SlotId> last_slots;    // rows of the last step sent
+  // Rows of the last step sent.
+  struct SentRow {
+    SlotId slot = 0;
+    uint32_t max_drafts = 0;
+  };
+  std::vector<SentRow> last_rows;
 
   // The last admission that failed. A new try is pointless while nothing that it needs has changed.
   struct BlockedStart {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "common/status.h"
 #include "router/core/requests/sequence.h"
@@ -140,13 +141,12 @@ absl::Status CheckTokens(const WorkerLease& lease, const StepRecord& step, const
                     is_stop ? "is" : "is not"));
   }
   const bool complete = outcome.stopped != StopCause::kNone || !outcome.error.ok() ||
-                        row.max_kept == 0 || outcome.tokens.size() == step.decode_iterations;
-  if (!complete) {
-    return Contradiction(
-        step, row,
-        fmt::format("{} tokens kept, expected {}", outcome.tokens.size(), step.decode_iterations));
-  }
-  return absl::OkStatus();
+                        outcome.tokens.size() >= row.min_kept;
+  if (complete) return absl::OkStatus();
+  const std::string more = row.max_kept > row.min_kept ? " or more" : "";
+  return Contradiction(
+      step, row,
+      fmt::format("{} tokens kept, expected {}{}", outcome.tokens.size(), row.min_kept, more));
 }
 
 absl::Status CheckRow(const WorkerLease& lease, const StepRecord& step, const RowRecord& row,
@@ -177,9 +177,9 @@ absl::Status CheckRow(const WorkerLease& lease, const StepRecord& step, const Ro
 PromptLogprobRange PromptLogprobsOf(const RowRecord& row) {
   const Residency& residency = *row.residency;
   if (residency.first_prompt_logprob == 0) return {};
-  const uint32_t first = std::max(row.start + 1, residency.first_prompt_logprob);
+  const uint32_t first = std::max(row.start() + 1, residency.first_prompt_logprob);
   const uint32_t end =
-      std::min(row.start + row.num_tokens + 1, residency.owner->request->num_prompt_tokens());
+      std::min(row.start() + row.num_tokens + 1, residency.owner->request->num_prompt_tokens());
   if (end <= first) return {};
   return {.first = first, .count = end - first};
 }

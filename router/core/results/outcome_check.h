@@ -12,6 +12,7 @@
 namespace lockstep::router {
 
 // The prompt log-probabilities that a row returns if it runs: positions first to first + count - 1.
+// Call only for a row of the oldest step in flight.
 struct PromptLogprobRange {
   uint32_t first = 0;
   uint32_t count = 0;

@@ -88,10 +88,9 @@ void Retirement::ApplyRow(const RowRecord& row, RowOutcome* outcome) {
   if (told.error.ok()) TakePromptLogprobs(row, told);
   const auto num_kept = static_cast<uint32_t>(told.tokens.size());
   if (num_kept > 0) TakeTokens(sequence, told);
-  // Every kept token except the last was also an input, so its KV is computed. For a failed row it
-  // is unknown what was computed.
+  // For a failed row it is unknown what was computed.
   if (told.error.ok()) {
-    residency.num_computed = row.start + row.num_tokens + (num_kept > 0 ? num_kept - 1 : 0);
+    CountRow(sequence, residency, row, num_kept);
     if (residency.num_computed > sequence.furthest_computed) {
       sequence.furthest_computed = residency.num_computed;
       sequence.num_refusals = 0;
@@ -101,6 +100,24 @@ void Retirement::ApplyRow(const RowRecord& row, RowOutcome* outcome) {
     lease_.kv.DropBehind(residency.blocks, residency.num_computed);
   }
   EndIfTold(sequence, told);
+}
+
+// The bounds come down by what the row could have kept and did not, and go up by what it kept for
+// sure. Every kept token except the last was also an input, so its KV is computed. A row that waits
+// computes its last token again.
+void Retirement::CountRow(const Sequence& sequence, Residency& residency, const RowRecord& row,
+                          uint32_t num_kept) {
+  residency.num_computed += row.num_tokens;
+  if (row.max_kept == 0) return;
+  residency.num_computed += num_kept;
+  residency.num_computed -= 1;
+  residency.max_kept_in_flight -= row.max_kept;
+  if (num_kept == row.max_kept && num_kept == row.min_kept) return;
+  residency.min_known += num_kept;
+  residency.min_known -= row.min_kept;
+  residency.planned_known =
+      std::min(sequence.num_tokens() + residency.max_kept_in_flight, sequence.max_total_tokens);
+  residency.planned_computed = residency.planned_known - 1;
 }
 
 void Retirement::NoteProgress() {
@@ -122,6 +139,11 @@ void Retirement::TakePromptLogprobs(const RowRecord& row, RowOutcome& outcome) {
 
 void Retirement::TakeTokens(Sequence& sequence, RowOutcome& outcome) {
   sequence.tokens.insert(sequence.tokens.end(), outcome.tokens.begin(), outcome.tokens.end());
+  if (outcome.num_drafted > 0) {
+    state_.num_drafted_tokens += outcome.num_drafted;
+    state_.num_accepted_drafts += outcome.tokens.size() - 1;
+    state_.num_planned_decode_tokens += outcome.tokens.size() - 1;
+  }
   const LiveRequest& live = *sequence.request;
   live.share->Charge(outcome.tokens.size(), TenantShare::kOutputWeight,
                      live.request->tenant_weight);
@@ -172,7 +194,7 @@ void Retirement::ApplyRefusal(const StepRecord& step, const absl::Status& refusa
   lease_.resync = true;
   lease_.slots.ForgetReleased();
   lease_.tell_released_at = Instant::InfiniteFuture();
-  lease_.last_slots.clear();
+  lease_.last_rows.clear();
 }
 
 void Retirement::CountRefusal(const StepRecord& step, const absl::Status& refusal) {

@@ -9,10 +9,10 @@
 
 namespace lockstep::router {
 
-// Reads the outcome of the oldest step in flight. Tokens go to their sequences. Full blocks whose
-// KV is now certain go to the prefix index. Blocks that no step in flight uses any more go back to
-// the pool. If an outcome contradicts its plan, nothing is applied, planning stops, and the result
-// is INTERNAL.
+// Reads the outcome of the oldest step in flight. Tokens go to their sequences. What was planned
+// for a sequence shrinks to what it kept. Full blocks whose KV is now certain go to the prefix
+// index. Blocks that no step in flight uses any more go back to the pool. If an outcome contradicts
+// its plan, nothing is applied, planning stops, and the result is INTERNAL.
 class Retirement {
  public:
   Retirement(SchedulerState& state, Instant now);
@@ -23,6 +23,9 @@ class Retirement {
   void ObserveTime(const StepRecord& step, absl::Duration compute);
   absl::Status CheckStep(const StepOutcome& outcome) const;
   void ApplyRow(const RowRecord& row, RowOutcome* outcome);
+  // The row is no longer in flight.
+  static void CountRow(const Sequence& sequence, Residency& residency, const RowRecord& row,
+                       uint32_t num_kept);
   void NoteProgress();
   void TakePromptLogprobs(const RowRecord& row, RowOutcome& outcome);
   void TakeTokens(Sequence& sequence, RowOutcome& outcome);

@@ -34,6 +34,8 @@ ABSL_FLAG(uint32_t, window_blocks, lockstep::bench::WorkerOptions().window_block
 ABSL_FLAG(uint32_t, requests, 0, "instead of the setting's number, of each tenant; 0: that");
 ABSL_FLAG(double, max_imbalance, lockstep::router::PlacementConfig().max_imbalance,
           "as of lockstep-router --max-imbalance");
+ABSL_FLAG(uint32_t, drafts, 0,
+          "tokens that a worker drafts for each row; it keeps a random number of them");
 ABSL_FLAG(uint64_t, seed, 0, "of traces and faults, instead of the setting's; 0: that");
 
 namespace lockstep::bench {
@@ -73,6 +75,8 @@ SimulationOptions OptionsOf(const std::string& setting, const std::string& place
   if (const uint32_t blocks = absl::GetFlag(FLAGS_blocks)) options->worker.num_blocks = blocks;
   options->worker.window_tokens = absl::GetFlag(FLAGS_window);
   options->worker.window_blocks = absl::GetFlag(FLAGS_window_blocks);
+  options->worker.max_draft_tokens = absl::GetFlag(FLAGS_drafts);
+  options->replica.scheduler.max_draft_tokens = absl::GetFlag(FLAGS_drafts);
   for (TraceOptions& trace : options->traces) {
     if (const uint32_t requests = absl::GetFlag(FLAGS_requests)) trace.num_requests = requests;
     if (const uint64_t seed = absl::GetFlag(FLAGS_seed)) trace.seed = seed;

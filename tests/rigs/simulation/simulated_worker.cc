@@ -75,6 +75,7 @@ void SimulatedWorker::Claim() {
   up.description.set_vocab_size(kVocabularySize);
   up.description.set_max_steps_in_flight(8);
   up.description.set_max_decode_iterations(1);
+  up.description.set_max_draft_tokens(options_.max_draft_tokens);
   worker::v1::KvGroup* const group = up.description.add_kv_groups();
   group->set_block_size_tokens(options_.block_size_tokens);
   group->set_num_blocks(options_.num_blocks);
@@ -99,6 +100,7 @@ void SimulatedWorker::ClearSlots() {
   NoteSlots(-static_cast<int>(num_taken_));
   slots_.assign(options_.max_slots, {});
   last_rows_.clear();
+  last_draft_limits_.clear();
 }
 
 void SimulatedWorker::NoteSlots(int change) {
@@ -254,21 +256,22 @@ void SimulatedWorker::ApplyGrowth(const worker::v1::StepRequest& request) {
 
 uint64_t SimulatedWorker::RunRows(const worker::v1::StepRequest& request,
                                   worker::v1::StepResult& result) {
-  if (request.repeat_rows()) {
-    for (const uint32_t slot : last_rows_) RunRow(slot, 1, result);
-    return last_rows_.size();
+  if (!request.repeat_rows()) {
+    last_rows_.assign(request.run_slots().begin(), request.run_slots().end());
+    last_draft_limits_.assign(request.draft_limits().begin(), request.draft_limits().end());
   }
-  last_rows_.assign(request.run_slots().begin(), request.run_slots().end());
   uint64_t sum = 0;
-  for (int i = 0; i < request.run_slots_size(); ++i) {
-    const uint32_t num_tokens = request.run_tokens_size() == 0 ? 1 : request.run_tokens(i);
-    RunRow(request.run_slots(i), num_tokens, result);
-    sum += num_tokens;
+  for (size_t i = 0; i < last_rows_.size(); ++i) {
+    const uint32_t num_tokens =
+        request.run_tokens_size() == 0 ? 1 : request.run_tokens(static_cast<int>(i));
+    const uint32_t draft_limit = last_draft_limits_.empty() ? 0 : last_draft_limits_[i];
+    RunRow(last_rows_[i], num_tokens, draft_limit, result);
+    sum += num_tokens + draft_limit;
   }
   return sum;
 }
 
-void SimulatedWorker::RunRow(uint32_t slot_index, uint32_t num_tokens,
+void SimulatedWorker::RunRow(uint32_t slot_index, uint32_t num_tokens, uint32_t draft_limit,
                              worker::v1::StepResult& result) {
   Slot& slot = slots_.at(slot_index);
   LOCKSTEP_CHECK(slot.taken, "slot {} runs and is empty", slot_index);
@@ -282,11 +285,22 @@ void SimulatedWorker::RunRow(uint32_t slot_index, uint32_t num_tokens,
                    slot.num_blocks[group], group, slot.num_computed);
   }
   if (slot.num_computed < slot.num_known) return;
-  const TokenId token = TokenAfter(slot.text);
-  slot.text = ExtendText(slot.text, token);
+  const uint32_t num_drafted = std::min(draft_limit, slot.max_total - slot.num_known - 1);
+  const uint32_t num_right = num_drafted > 0 ? random_.In({0, num_drafted}) : 0;
+  for (uint32_t i = 0; i <= num_right; ++i) {
+    const TokenId token = TokenAfter(slot.text);
+    slot.text = ExtendText(slot.text, token);
+    result.add_token_ids(token);
+  }
   result.add_sampled_slots(slot_index);
-  result.add_token_ids(token);
-  if (++slot.num_known < slot.max_total) return;
+  if (options_.max_draft_tokens > 0) {
+    result.add_sampled_counts(num_right + 1);
+    result.add_drafted_counts(num_drafted);
+  }
+  totals_.num_kept_drafts += num_right;
+  slot.num_computed += num_right;
+  slot.num_known += num_right + 1;
+  if (slot.num_known < slot.max_total) return;
   slot.inert = true;
   result.add_stopped_slots(slot_index);
   result.add_stop_causes(worker::v1::STOP_CAUSE_LENGTH);

@@ -24,6 +24,8 @@ struct WorkerOptions {
   uint32_t max_slots = 64;
   uint32_t max_step_tokens = 2048;
   uint32_t max_context_tokens = 16384;
+  // For a row. The worker keeps a random number of them, as if they were right.
+  uint32_t max_draft_tokens = 0;
   absl::Duration step_fixed = absl::Milliseconds(8);
   absl::Duration step_per_token = absl::Microseconds(25);
   absl::Duration step_per_sequence = absl::Microseconds(75);
@@ -72,6 +74,7 @@ class SimulatedWorker final : public router::StepLink {
     uint64_t num_tokens = 0;  // computed, prompts and generated ones
     uint64_t num_started = 0;
     uint64_t num_faults = 0;
+    uint64_t num_kept_drafts = 0;
     uint64_t hash = 0;  // of everything sent, and when
   };
   const Totals& totals() const { return totals_; }
@@ -103,7 +106,8 @@ class SimulatedWorker final : public router::StepLink {
   uint32_t num_groups() const { return options_.window_tokens > 0 ? 2 : 1; }
   // The tokens that the step computes.
   uint64_t RunRows(const worker::v1::StepRequest& request, worker::v1::StepResult& result);
-  void RunRow(uint32_t slot_index, uint32_t num_tokens, worker::v1::StepResult& result);
+  void RunRow(uint32_t slot_index, uint32_t num_tokens, uint32_t draft_limit,
+              worker::v1::StepResult& result);
 
   const uint32_t index_;
   const WorkerOptions options_;
@@ -122,6 +126,7 @@ class SimulatedWorker final : public router::StepLink {
   std::deque<Pending> pending_;
   std::vector<Slot> slots_;
   std::vector<uint32_t> last_rows_;
+  std::vector<uint32_t> last_draft_limits_;  // of last_rows_; empty: none
   uint32_t num_taken_ = 0;
   Instant taken_since_ = Instant();
 };

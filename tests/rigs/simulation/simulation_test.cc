@@ -99,6 +99,21 @@ TEST_F(SimulationTest, ASeedIsAHistory) {
   EXPECT_NE(Simulate(options).hash, hash);
 }
 
+TEST_F(SimulationTest, RowsThatKeepRandomNumbersOfTokensChangeNoText) {
+  SimulationOptions options = ManyFaults();
+  options.traces[0].num_requests /= 2;
+  const SimulationReport plain = Simulate(options);
+  options.worker.max_draft_tokens = 4;
+  options.replica.scheduler.max_draft_tokens = 3;
+  const SimulationReport drafted = Simulate(options);
+  ExpectAllServed(drafted);
+  EXPECT_EQ(drafted.all.num_output_tokens, plain.all.num_output_tokens);
+  uint64_t num_kept = 0;
+  for (const SimulatedWorker::Totals& worker : drafted.workers) num_kept += worker.num_kept_drafts;
+  EXPECT_GT(num_kept, drafted.all.num_output_tokens / 4);
+  EXPECT_GT(NumFaults(drafted), 10u);
+}
+
 TEST_F(SimulationTest, AConversationThatStaysAtItsRouterKeepsItsPrefix) {
   SimulationOptions options = Setting("chat");
   options.traces[0].num_requests = kNumRequests;

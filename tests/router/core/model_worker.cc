@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
+#include "common/hash.h"
 #include "common/status.h"
 #include "tests/router/core/reference_model.h"
 
@@ -148,8 +150,13 @@ absl::Status ModelWorker::CheckRow(const StepPlan& plan, const RunRow& row) cons
   if (slot.num_computed + row.num_tokens > slot.num_known()) return fail("more than it knows");
   const bool decodes = row.num_tokens == 1 && slot.num_computed + 1 == slot.num_known();
   if (plan.decode_iterations > 1 && !decodes) return fail("does not decode, but is to iterate");
-  const uint32_t iterations = std::min(plan.decode_iterations, slot.max_total() - slot.num_known());
-  const uint32_t num_positions = slot.num_computed + row.num_tokens + iterations - 1;
+  if (row.max_drafts > limits_.max_draft_tokens) return fail("drafts more than was announced");
+  if (row.max_drafts > 0 && (!decodes || plan.decode_iterations > 1)) {
+    return fail("does not decode one token, but is to draft");
+  }
+  const uint32_t num_positions =
+      std::min(slot.num_computed + row.num_tokens + plan.decode_iterations - 1 + row.max_drafts,
+               slot.max_total() - 1);
   for (const std::vector<BlockId>& table : slot.tables) {
     if (table.size() * limits_.block_size_tokens() < num_positions) return fail("too few blocks");
   }
@@ -158,7 +165,8 @@ absl::Status ModelWorker::CheckRow(const StepPlan& plan, const RunRow& row) cons
 
 absl::Status ModelWorker::AppendBlocks(const StepPlan& plan, const RunRow& row) {
   Slot& slot = *slots_[row.slot];
-  const uint32_t end = slot.num_computed + row.num_tokens + plan.decode_iterations - 1;
+  const uint32_t end =
+      slot.num_computed + row.num_tokens + plan.decode_iterations - 1 + row.max_drafts;
   for (const GroupBlocks& grown : row.new_blocks) {
     if (grown.group >= slot.tables.size() || grown.first != slot.tables[grown.group].size()) {
       return Internal("row of slot {}: group {} grows from block {}", row.slot, grown.group,
@@ -216,16 +224,23 @@ absl::Status ModelWorker::ApplyRows(const StepPlan& plan, const Faults& faults,
   if (plan.decode_iterations == 0 || plan.decode_iterations > limits_.max_decode_iterations) {
     return Internal("{} decode iterations", plan.decode_iterations);
   }
-  const bool repeats = rows == last_rows_ && num_tokens == rows.size();
-  if (plan.repeat_rows && !repeats) return Internal("the rows are not the last step's");
-  counts_.repeated_steps += plan.repeat_rows ? 1 : 0;
+  LOCKSTEP_RETURN_IF_ERROR(CheckRepeated(plan, num_tokens));
   counts_.multi_iteration_steps += plan.decode_iterations > 1 ? 1 : 0;
-  last_rows_ = rows;
   for (const RunRow& row : plan.rows) {
     LOCKSTEP_RETURN_IF_ERROR(AppendBlocks(plan, row));
     LOCKSTEP_RETURN_IF_ERROR(CheckRow(plan, row));
     LOCKSTEP_RETURN_IF_ERROR(RunRowOnce(plan, row, faults, executed));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ModelWorker::CheckRepeated(const StepPlan& plan, uint64_t num_tokens) {
+  std::vector<std::pair<SlotId, uint32_t>> rows;
+  for (const RunRow& row : plan.rows) rows.emplace_back(row.slot, row.max_drafts);
+  const bool repeats = rows == last_rows_ && num_tokens == rows.size();
+  if (plan.repeat_rows && !repeats) return Internal("the rows are not the last step's");
+  counts_.repeated_steps += plan.repeat_rows ? 1 : 0;
+  last_rows_ = std::move(rows);
   return absl::OkStatus();
 }
 
@@ -237,20 +252,36 @@ absl::Status ModelWorker::RunRowOnce(const StepPlan& plan, const RunRow& row, co
   if (slot.inert) {
     ++counts_.inert_rows;
     outcome.was_inert = true;
+    executed.num_computed.push_back(slot.num_computed);
     executed.outcome.rows.push_back(std::move(outcome));
     return absl::OkStatus();
   }
   const bool fails = faults.failing_slot == row.slot;
-  const uint32_t iterations =
-      fails ? std::min(faults.num_tokens_before_failure, plan.decode_iterations - 1)
-            : plan.decode_iterations;
-  for (uint32_t i = 0; i < iterations && !slot.inert; ++i) {
+  const Drafts drafts = Draw(slot, row, faults);
+  outcome.num_drafted = drafts.num_drafted;
+  const uint32_t first_draft = slot.num_computed + 1;
+  const uint32_t most_kept = plan.decode_iterations + drafts.num_right;
+  const uint32_t num_kept =
+      fails ? std::min(faults.num_tokens_before_failure, most_kept - 1) : most_kept;
+  for (uint32_t i = 0; i < num_kept && !slot.inert; ++i) {
     const uint32_t start = slot.num_computed;
     const uint32_t end = start + row.num_tokens;
     LOCKSTEP_RETURN_IF_ERROR(Compute(slot, end, executed.writes));
     AddPromptLogprobs(slot, start, end, outcome);
-    if (end == slot.num_known()) Sample(slot, outcome);
+    if (end < slot.num_known()) continue;
+    if (drafts.waits) {
+      --slot.num_computed;
+      ++counts_.waiting_rows;
+      break;
+    }
+    Sample(slot, outcome);
   }
+  if (drafts.num_drafted > 0) {
+    counts_.right_drafts += outcome.tokens.empty() ? 0 : outcome.tokens.size() - 1;
+    LOCKSTEP_RETURN_IF_ERROR(WriteDrafts(slot, std::max(slot.num_computed, first_draft),
+                                         first_draft + drafts.num_drafted, executed.writes));
+  }
+  executed.num_computed.push_back(slot.num_computed);
   if (fails && !slot.inert) {
     slot.inert = true;
     outcome.prompt_logprobs.clear();
@@ -289,6 +320,37 @@ absl::Status ModelWorker::Compute(Slot& slot, uint32_t end, std::vector<KvWrite>
     }
   }
   slot.num_computed = end;
+  return absl::OkStatus();
+}
+
+ModelWorker::Drafts ModelWorker::Draw(const Slot& slot, const RunRow& row, const Faults& faults) {
+  const uint64_t draw = CombineHashes(faults.draft_seed, row.slot);
+  const uint32_t most = std::min(row.max_drafts, slot.max_total() - slot.num_known() - 1);
+  Drafts drafts;
+  drafts.waits = slot.request->rows_may_wait && (draw >> 32) % 3 == 0;
+  if (faults.num_right_drafts.has_value()) {
+    drafts.num_drafted = most;
+    drafts.num_right = std::min(*faults.num_right_drafts, most);
+  } else {
+    drafts.num_drafted = static_cast<uint32_t>(draw % (most + 1));
+    drafts.num_right = static_cast<uint32_t>((draw >> 16) % (drafts.num_drafted + 1));
+  }
+  return drafts;
+}
+
+absl::Status ModelWorker::WriteDrafts(const Slot& slot, uint32_t first, uint32_t end,
+                                      std::vector<KvWrite>& writes) {
+  const KvCell wrong{~uint64_t{0}, slot.request->prefix_root.salt};
+  const uint32_t size = limits_.block_size_tokens();
+  for (uint32_t position = first; position < end; ++position) {
+    ++counts_.wrong_drafts;
+    for (uint32_t group = 0; group < slot.tables.size(); ++group) {
+      const BlockId block = slot.tables[group][position / size];
+      LOCKSTEP_RETURN_IF_ERROR(CheckUnshared(slot, group, block));
+      CellOf(slot, group, position) = wrong;
+      writes.push_back({.group = group, .block = block, .offset = position % size, .cell = wrong});
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/ids.h"
@@ -44,15 +45,22 @@ class ModelWorker {
     bool refuse = false;                                // this step, and all until resync
     std::optional<SlotId> failing_slot = std::nullopt;  // its row fails, unless it is inert
     uint32_t num_tokens_before_failure = 0;
+    // Decides how many drafts of a row are made and are right, and whether a row that may wait
+    // does.
+    uint64_t draft_seed = 0;
+    // Instead: every draft is made, and this many of a row's are right.
+    std::optional<uint32_t> num_right_drafts = std::nullopt;
   };
   struct Executed {
     StepOutcome outcome;
     std::vector<KvWrite> writes;
+    std::vector<uint32_t> num_computed;  // of each row's slot, afterwards
   };
   struct Counts {
     uint64_t inert_rows = 0, unsampled_rows = 0, multi_iteration_steps = 0, resyncs = 0,
              repeated_steps = 0, hit_tokens = 0, slots_reused_at_once = 0, early_blocks = 0,
-             starts_behind_a_window = 0, grown_windows = 0;
+             starts_behind_a_window = 0, grown_windows = 0, right_drafts = 0, wrong_drafts = 0,
+             waiting_rows = 0;
   };
 
   explicit ModelWorker(const WorkerLimits& limits);
@@ -87,11 +95,21 @@ class ModelWorker {
   static absl::Status CheckRowless(const StepPlan& plan);
   absl::Status ApplyRows(const StepPlan& plan, const Faults& faults, Executed& executed);
   absl::Status CheckRow(const StepPlan& plan, const RunRow& row) const;
+  absl::Status CheckRepeated(const StepPlan& plan, uint64_t num_tokens);
   absl::Status AppendBlocks(const StepPlan& plan, const RunRow& row);
   absl::Status RunRowOnce(const StepPlan& plan, const RunRow& row, const Faults& faults,
                           Executed& executed);
   // Computes the tokens from num_computed up to `end`, checking all KV that they read.
   absl::Status Compute(Slot& slot, uint32_t end, std::vector<KvWrite>& writes);
+  struct Drafts {
+    uint32_t num_drafted = 0;
+    uint32_t num_right = 0;
+    bool waits = false;  // the row chooses no token
+  };
+  static Drafts Draw(const Slot& slot, const RunRow& row, const Faults& faults);
+  // The KV of wrong drafts, in the positions from `first` to `end`.
+  absl::Status WriteDrafts(const Slot& slot, uint32_t first, uint32_t end,
+                           std::vector<KvWrite>& writes);
   static void Sample(Slot& slot, RowOutcome& outcome);
   static void AddPromptLogprobs(const Slot& slot, uint32_t start, uint32_t end,
                                 RowOutcome& outcome);
@@ -103,7 +121,7 @@ class ModelWorker {
   std::vector<std::optional<Slot>> slots_;
   std::vector<std::vector<KvCell>> cells_;  // by group
   StepId last_step_id_ = 0;
-  std::vector<SlotId> last_rows_;
+  std::vector<std::pair<SlotId, uint32_t>> last_rows_;  // and how many tokens each may draft
   bool refusing_ = false;
   Counts counts_;
 };

@@ -231,6 +231,19 @@ TEST(EncodeStepTest, OneIterationTakesNoByte) {
   EXPECT_EQ(EncodeStep(plan, 1).decode_iterations(), 4u);
 }
 
+TEST(EncodeStepTest, DraftLimitsAreToldWhereSomeRowDrafts) {
+  StepPlan plan = DecodePlan(3);
+  const std::string without = EncodeStep(plan, 1).SerializeAsString();
+  EXPECT_THAT(EncodeStep(plan, 1).draft_limits(), IsEmpty());
+  plan.rows[1].max_drafts = 4;
+  worker::v1::StepRequest request = EncodeStep(plan, 1);
+  EXPECT_THAT(request.draft_limits(), ElementsAre(0, 4, 0));
+  request.clear_draft_limits();
+  EXPECT_EQ(request.SerializeAsString(), without) << "nothing else is told";
+  plan.repeat_rows = true;
+  EXPECT_THAT(EncodeStep(plan, 1).draft_limits(), IsEmpty());
+}
+
 worker::v1::StepResult ResultFor(const StepPlan& plan) {
   worker::v1::StepResult result;
   result.set_step_id(plan.step_id);
@@ -318,6 +331,38 @@ TEST(DecodeResultTest, EverythingThatARowCanSay) {
   EXPECT_EQ(two.first_prompt_logprob, 3u);
   ASSERT_EQ(two.prompt_logprobs.size(), 2u);
   EXPECT_EQ(two.prompt_logprobs[1].token, 62u);
+}
+
+TEST(DecodeResultTest, ARowKeepsAtMostWhatItDraftedAndOneMore) {
+  StepPlan plan = DecodePlan(2);
+  plan.rows[0].max_drafts = 3;
+  worker::v1::StepResult result = ResultFor(plan);
+  for (const SlotId slot : {0u, 1u}) result.add_sampled_slots(slot);
+  for (const uint32_t count : {3u, 1u}) result.add_sampled_counts(count);
+  for (const TokenId token : {7u, 8u, 9u, 5u}) result.add_token_ids(token);
+  for (const uint32_t count : {2u, 0u}) result.add_drafted_counts(count);
+  const absl::StatusOr<StepOutcome> outcome = DecodeResult(result, plan);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(outcome->rows[0].tokens, ElementsAre(7, 8, 9));
+  EXPECT_EQ(outcome->rows[0].num_drafted, 2u);
+  EXPECT_EQ(outcome->rows[1].num_drafted, 0u);
+
+  const auto expect_refused = [&plan](const worker::v1::StepResult& spoilt, const char* message) {
+    EXPECT_THAT(std::string(DecodeResult(spoilt, plan).status().message()), HasSubstr(message));
+  };
+  worker::v1::StepResult spoilt = result;
+  spoilt.set_drafted_counts(0, 1);
+  expect_refused(spoilt, "sampled_counts[0]: expected 1 to 2 tokens for slot 0, got 3");
+  spoilt.set_drafted_counts(0, 4);
+  expect_refused(spoilt, "drafted_counts[0]: expected at most 3 tokens for slot 0, got 4");
+  spoilt = result;
+  spoilt.set_drafted_counts(1, 1);
+  expect_refused(spoilt, "drafted_counts[1]: expected at most 0 tokens for slot 1, got 1");
+  spoilt = result;
+  spoilt.add_drafted_counts(0);
+  expect_refused(spoilt, "drafted_counts: expected 2 entries or none, got 3");
+  spoilt.clear_drafted_counts();
+  expect_refused(spoilt, "sampled_counts[0]: expected 1 to 1 tokens for slot 0, got 3");
 }
 
 TEST(DecodeResultTest, InertRowsAreMarked) {

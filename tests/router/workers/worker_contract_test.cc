@@ -108,6 +108,8 @@ TEST(CheckDescriptionTest, EveryLimitHasAnUpperBound) {
        [&](Description& d, uint64_t v) { d.set_max_steps_in_flight(narrow(v)); }},
       {"max_decode_iterations", kMaxWorkerDecodeIterations,
        [&](Description& d, uint64_t v) { d.set_max_decode_iterations(narrow(v)); }},
+      {"max_draft_tokens", kMaxWorkerDraftTokens,
+       [&](Description& d, uint64_t v) { d.set_max_draft_tokens(narrow(v)); }},
       {"last_epoch", kHighestEpoch, [](Description& d, uint64_t v) { d.set_last_epoch(v); }}};
   for (const Limit& limit : limits) {
     Description description = Fitting();
@@ -230,6 +232,21 @@ TEST(LimitsOfTest, TakesThemFromTheDescription) {
   EXPECT_EQ(limits.max_context_tokens, 128u);
   EXPECT_EQ(limits.max_steps_in_flight, 3u);
   EXPECT_EQ(limits.max_decode_iterations, 1u);  // 0 on the wire means none more
+  EXPECT_EQ(limits.max_draft_tokens, 0u);
+  worker::v1::DescribeResponse drafting = Fitting();
+  drafting.set_max_draft_tokens(5);
+  EXPECT_EQ(LimitsOf(drafting).max_draft_tokens, 5u);
+}
+
+TEST(MaxResultBytesTest, DraftsAreKeptBesideOneToken) {
+  worker::v1::DescribeResponse description = Fitting();
+  const size_t without = MaxResultBytes(description);
+  description.set_max_draft_tokens(7);
+  const size_t with_drafts = MaxResultBytes(description);
+  EXPECT_GT(with_drafts, without);
+  description.set_max_draft_tokens(0);
+  description.set_max_decode_iterations(8);
+  EXPECT_EQ(MaxResultBytes(description), with_drafts);
 }
 
 TEST(LimitsOfTest, TakesEveryGroup) {

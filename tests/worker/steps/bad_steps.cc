@@ -278,6 +278,41 @@ std::vector<BadStep> BadRows() {
          s.set_decode_iterations(4);  // positions 9 to 12, blocks hold 12
        },
        "slot 0 reaches 13 tokens"},
+      {"DraftLimitsMissing",
+       [](Step& s) {
+         s.add_draft_limits(0);
+         s.add_draft_limits(0);
+       },
+       "draft_limits: expected 1 entries or none, got 2"},
+      {"DraftLimitTooHigh", [](Step& s) { s.add_draft_limits(4); },
+       "draft_limits[0]: must be at most 3, got 4"},
+      {"DraftsOfAPrefill", [](Step& s) { s.add_draft_limits(1); },
+       "slot 5 does not decode one token, so it cannot draft 1"},
+      {"DraftsWithIterations",
+       [](Step& s) {
+         s.clear_run_slots();
+         s.clear_run_tokens();
+         s.add_run_slots(0);
+         s.add_draft_limits(1);
+         s.set_decode_iterations(2);
+       },
+       "slot 0 does not decode one token"},
+      {"DraftsBeyondItsBlocks",
+       [](Step& s) {
+         s.clear_run_slots();
+         s.clear_run_tokens();
+         s.add_run_slots(0);
+         s.add_draft_limits(3);  // positions 9 to 12, blocks hold 12
+       },
+       "slot 0 reaches 13 tokens"},
+      {"RepeatWithDraftLimits",
+       [](Step& s) {
+         s.clear_run_slots();
+         s.clear_run_tokens();
+         s.set_repeat_rows(true);
+         s.add_draft_limits(1);
+       },
+       "draft_limits: must be empty beside repeat_rows"},
       {"RepeatWithRows", [](Step& s) { s.set_repeat_rows(true); }, "repeat_rows: run_slots"},
       {"RepeatAReleasedRow",
        [](Step& s) {

@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <random>
+#include <vector>
+
 #include "tests/support/fake_forward_model.h"
 #include "tests/worker/steps/random_steps.h"
+#include "tests/worker/steps/toy_drafters.h"
 #include "worker/cpu/step_runner.h"
 
 namespace lockstep::worker {
@@ -45,6 +49,35 @@ TEST_P(HostileStepsTest, NeverCrashAndLeaveTheExecutorUsable) {
 
 INSTANTIATE_TEST_SUITE_P(KvGroups, HostileStepsTest, ::testing::Bool(),
                          [](const auto& with_window) { return with_window.param ? "Two" : "One"; });
+
+TEST(HostileDraftsTest, NeverCrash) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    lockstep::testing::FakeForwardModel model;
+    model.WriteEveryPlace();
+    std::mt19937_64 random(seed);
+    lockstep::testing::AnyDrafter drafter(
+        [&random](const Slot&, uint32_t limit, std::vector<TokenId>& drafts) {
+          for (uint64_t i = random() % (limit + 3); i > 0; --i) {
+            drafts.push_back(static_cast<TokenId>(random() % 70));
+          }
+        });
+    CpuStepRunner executor(model, {.max_slots = 8, .max_draft_tokens = 4}, /*incarnation=*/1,
+                           &drafter);
+    executor.BeginLease(1);
+    lockstep::testing::RandomSteps steps(/*epoch=*/1, seed);
+    steps.AddDraftLimits(4);
+    int num_refused = 0, num_drafted = 0;
+    for (int i = 0; i < 4000; ++i) {
+      v1::StepResult result;
+      executor.Execute(steps.Next(), &result);
+      num_refused += result.has_refusal() ? 1 : 0;
+      for (const uint32_t count : result.drafted_counts()) num_drafted += static_cast<int>(count);
+      steps.Observe(result);
+    }
+    EXPECT_GT(num_refused, 400);
+    EXPECT_GT(num_drafted, 100);
+  }
+}
 
 }  // namespace
 }  // namespace lockstep::worker

@@ -183,6 +183,12 @@ v1::StepRequest RandomSteps::Next() {
     }
     if (step.run_slots_size() == 0 || Chance(0.1)) TryRow(step, AnySlot(), 1 + Around(8));
   }
+  if (max_draft_limit_ > 0 && Chance(0.7)) {
+    // Rows of one token may decode.
+    for (const uint32_t num_tokens : step.run_tokens()) {
+      step.add_draft_limits(num_tokens == 1 ? Around(max_draft_limit_ + 1) : 0);
+    }
+  }
   if (Chance(0.05)) Spoil(step);
   if (with_window_ && Chance(0.03)) SpoilGroups(step);
   return step;

@@ -20,6 +20,9 @@ class RandomSteps {
   RandomSteps(uint64_t epoch, uint64_t seed, bool rows_collide = true, bool with_window = false)
       : epoch_(epoch), rows_collide_(rows_collide), with_window_(with_window), random_(seed) {}
 
+  // Rows get limits of drafts, most of them at most `max`.
+  void AddDraftLimits(uint32_t max) { max_draft_limit_ = max; }
+
   worker::v1::StepRequest Next();
   // Takes the answer into account, so that numbering goes on after a refusal.
   void Observe(const worker::v1::StepResult& result);
@@ -44,6 +47,7 @@ class RandomSteps {
   const uint64_t epoch_;
   const bool rows_collide_;
   const bool with_window_;
+  uint32_t max_draft_limit_ = 0;
   std::mt19937_64 random_;
   uint64_t last_step_id_ = 0;
   bool resync_ = false;

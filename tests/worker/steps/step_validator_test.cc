@@ -34,7 +34,8 @@ StepBounds Bounds(bool with_window = false) {
   if (with_window) {
     info.kv_groups.push_back({.num_blocks = kBadStepWindowBlocks, .window_tokens = 6, .dtype = {}});
   }
-  return StepBounds(info, {.max_slots = 8, .max_logprobs = 5, .max_decode_iterations = 4});
+  return StepBounds(
+      info, {.max_slots = 8, .max_logprobs = 5, .max_decode_iterations = 4, .max_draft_tokens = 3});
 }
 
 // Step 5 of a lease that applied step 4. Slot 0 decodes in blocks 0 to 2 (9 of its 10 known tokens
@@ -141,6 +142,44 @@ TEST_F(StepValidatorTest, IterationsEndWithTheSequence) {
   step.add_run_slots(6);
   step.set_decode_iterations(4);
   EXPECT_TRUE(Check(step).ok()) << Check(step);
+}
+
+TEST_F(StepValidatorTest, DraftsEndWithTheSequence) {
+  // Of 3 drafts only 1 fits before max_total_tokens: positions 9 and 10, so 11 tokens of KV.
+  v1::StartedSlot started = MakeStarted(6, MakeTokens(10, kBadStepVocabSize, 7), {20, 21, 22}, 12);
+  started.set_num_computed_tokens(9);
+  v1::StepRequest step = Step();
+  *step.add_started() = started;
+  step.add_run_slots(6);
+  step.add_run_slots(2);  // inert
+  step.add_draft_limits(3);
+  step.add_draft_limits(3);
+  EXPECT_TRUE(Check(step).ok()) << Check(step);
+}
+
+TEST_F(StepValidatorTest, RepeatedRowsKeepTheirDraftLimits) {
+  v1::StepRequest setup;
+  setup.add_run_slots(0);
+  setup.add_draft_limits(3);
+  table_.Apply(setup);
+  v1::StepRequest step = Step();
+  step.set_repeat_rows(true);
+  EXPECT_THAT(std::string(Check(step).message()), HasSubstr("slot 0 reaches 13 tokens"));
+  setup.set_draft_limits(0, 2);
+  table_.Apply(setup);
+  EXPECT_TRUE(Check(step).ok()) << Check(step);
+}
+
+TEST_F(StepValidatorTest, AWorkerWithoutDraftsRefusesTheirLimits) {
+  StepBounds bounds = Bounds();
+  bounds.max_draft_tokens = 0;
+  StepValidator validator(bounds);
+  v1::StepRequest step = Step();
+  step.add_run_slots(0);
+  step.add_draft_limits(0);
+  const absl::Status status = validator.Check(step, order_, table_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("draft_limits"));
 }
 
 TEST_F(StepValidatorTest, WhileRefusingOnlyAResyncIsTaken) {

@@ -4,8 +4,9 @@ namespace lockstep::testing {
 
 namespace v1 = worker::v1;
 
-TestWorker::TestWorker(const FakeModelOptions& options, worker::ExecutorLimits limits)
-    : model_(options), executor_(model_, limits, kIncarnation) {
+TestWorker::TestWorker(const FakeModelOptions& options, worker::ExecutorLimits limits,
+                       worker::Drafter* drafter)
+    : model_(options), executor_(model_, limits, kIncarnation, drafter) {
   executor_.set_logits_observer([this](const worker::LogitsObservation& seen) {
     logit_hashes_[seen.slot][seen.position] = Hash64(std::as_bytes(seen.logits));
   });

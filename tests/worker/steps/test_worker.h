@@ -24,7 +24,8 @@ inline constexpr uint32_t kVocabSize = 64;
 class TestWorker {
  public:
   explicit TestWorker(const FakeModelOptions& options = {},
-                      worker::ExecutorLimits limits = {.max_slots = 16});
+                      worker::ExecutorLimits limits = {.max_slots = 16},
+                      worker::Drafter* drafter = nullptr);
 
   worker::v1::StepRequest NextStep() { return steps_.Next(); }
   worker::v1::StepResult Run(const worker::v1::StepRequest& step);

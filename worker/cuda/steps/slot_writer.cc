@@ -29,6 +29,9 @@ void AddParams(const CudaStepMemory& memory, const SlotChanges::Started& started
 }  // namespace
 
 absl::Status CudaSlotWriter::Check(const v1::StepRequest& step) {
+  if (step.draft_limits_size() > 0) {
+    return Unimplemented("draft_limits: this worker has no drafts");
+  }
   for (int i = 0; i < step.started_size(); ++i) {
     const v1::SlotSampling& sampling = step.started(i).sampling();
     const int64_t num_ids = int64_t{sampling.logit_bias_ids_size()} +

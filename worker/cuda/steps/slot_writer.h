@@ -33,7 +33,7 @@ class CudaSlotWriter {
   CudaSlotWriter(uint32_t num_slots, const CudaStepMemory& memory)
       : memory_(memory), touched_(num_slots) {}
 
-  // UNIMPLEMENTED naming the first started slot whose sampling lists have no room.
+  // UNIMPLEMENTED: limits of drafts, or the first started slot whose sampling lists have no room.
   static absl::Status Check(const v1::StepRequest& step);
 
   // Fills `staging` and the pinned memory of started slots: no pass under way may read them. The

@@ -117,12 +117,13 @@ void CudaStepRunner::Submit(const v1::StepRequest& step) {
     AwaitSlot(started.slot());
     ++generations_[started.slot()];
   }
-  mirror_.Apply(step, record.result, record.stats, [&](SlotId slot, uint32_t num_tokens) {
+  const auto start_row = [&](SlotId slot, uint32_t num_tokens, uint32_t /*draft_limit*/) {
     CudaStepRecord::Row& row = record.rows.emplace_back();
     row.slot = slot;
     row.generation = generations_[slot];
     row.num_left = num_tokens;
-  });
+  };
+  mirror_.Apply(step, record.result, record.stats, start_row);
 
   // The step's changes of slots travel with its first pass. Even a step without rows has one pass.
   OpenPass();

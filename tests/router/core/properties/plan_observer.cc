@@ -1,6 +1,6 @@
 #include "tests/router/core/properties/plan_observer.h"
 
-#include <iterator>
+#include <algorithm>
 #include <utility>
 
 #include "common/status.h"
@@ -15,20 +15,24 @@ PlanObserver::PlanObserver(const WorkerLimits& limits) : limits_(limits) {
 }
 
 absl::Status PlanObserver::OnGiven(uint32_t group, BlockId block, uint64_t stay) {
-  for (const Mentions& step : in_flight_) {
-    const auto is_other = [&](const auto& mention) {
-      return std::get<0>(mention) == group && std::get<1>(mention) == block &&
-             std::get<2>(mention) != stay;
-    };
-    const auto first = step.lower_bound({group, block, 0});
-    if (first != step.end() &&
-        (is_other(*first) || (std::next(first) != step.end() && is_other(*std::next(first))))) {
+  for (const Rows& step : in_flight_) {
+    for (const std::shared_ptr<Stay>& other : step) {
+      if (other->id == stay || !Mentions(*other, group, block)) continue;
       return Internal("group {}: block {} is given out while a step in flight mentions it", group,
                       block);
     }
   }
   for (uint32_t i = 0; i < limits_.block_size_tokens(); ++i) Acknowledged(group, block, i) = {};
   return absl::OkStatus();
+}
+
+// Every row in flight begins where results are acknowledged, or later.
+bool PlanObserver::Mentions(const Stay& stay, uint32_t group, BlockId block) const {
+  const std::vector<BlockId>& table = stay.tables[group];
+  const size_t first =
+      FirstRead(limits_.kv_groups[group], stay.num_computed) / limits_.block_size_tokens();
+  return first < table.size() && std::find(table.begin() + static_cast<ptrdiff_t>(first),
+                                           table.end(), block) != table.end();
 }
 
 absl::Status PlanObserver::CheckHit(const StartedSlot& started) const {
@@ -61,8 +65,12 @@ absl::Status PlanObserver::CheckHit(const StartedSlot& started, const GroupBlock
 
 absl::Status PlanObserver::OnStarted(const StartedSlot& started) {
   LOCKSTEP_RETURN_IF_ERROR(CheckHit(started));
-  Stay& stay = stays_[started.slot] =
-      Stay{.id = next_stay_++, .tables = {}, .num_computed = started.num_computed_tokens};
+  std::shared_ptr<Stay>& entry = stays_[started.slot];
+  entry = std::make_shared<Stay>(Stay{.id = next_stay_++,
+                                      .tables = {},
+                                      .num_computed = started.num_computed_tokens,
+                                      .max_rows_in_flight = started.request->max_rows_in_flight});
+  Stay& stay = *entry;
   const uint32_t num_hit_blocks = started.num_computed_tokens / limits_.block_size_tokens();
   for (const GroupBlocks& blocks : started.blocks) {
     std::vector<BlockId>& table = stay.tables.emplace_back(blocks.first, kNoBlock);
@@ -74,8 +82,15 @@ absl::Status PlanObserver::OnStarted(const StartedSlot& started) {
   return absl::OkStatus();
 }
 
-absl::Status PlanObserver::OnRow(const RunRow& row, uint32_t num_iterations, Mentions& mentions) {
-  Stay& stay = stays_[row.slot];
+absl::Status PlanObserver::OnRow(const RunRow& row, Rows& rows) {
+  const std::shared_ptr<Stay>& entry = stays_[row.slot];
+  Stay& stay = *entry;
+  size_t num_rows_in_flight = 0;
+  for (const Rows& step : in_flight_) num_rows_in_flight += std::ranges::count(step, entry);
+  if (num_rows_in_flight >= stay.max_rows_in_flight) {
+    return Internal("slot {}: {} rows are in flight, one more is planned", row.slot,
+                    num_rows_in_flight);
+  }
   for (const GroupBlocks& grown : row.new_blocks) {
     for (BlockId block : grown.ids) {
       LOCKSTEP_RETURN_IF_ERROR(OnGiven(grown.group, block, stay.id));
@@ -86,13 +101,11 @@ absl::Status PlanObserver::OnRow(const RunRow& row, uint32_t num_iterations, Men
     const std::vector<BlockId>& table = stay.tables[group];
     const uint32_t first = FirstRead(limits_.kv_groups[group], stay.num_computed);
     for (size_t i = first / limits_.block_size_tokens(); i < table.size(); ++i) {
-      if (table[i] == kNoBlock) {
-        return Internal("slot {}, group {}: reads the missing block {}", row.slot, group, i);
-      }
-      mentions.emplace(group, table[i], stay.id);
+      if (table[i] != kNoBlock) continue;
+      return Internal("slot {}, group {}: reads the missing block {}", row.slot, group, i);
     }
   }
-  stay.num_computed += row.num_tokens + num_iterations - 1;
+  rows.push_back(entry);
   return absl::OkStatus();
 }
 
@@ -100,17 +113,17 @@ absl::Status PlanObserver::OnPlan(const StepPlan& plan) {
   if (plan.resync) stays_.clear();
   for (SlotId slot : plan.released) stays_.erase(slot);
   for (const StartedSlot& started : plan.started) LOCKSTEP_RETURN_IF_ERROR(OnStarted(started));
-  Mentions mentions;
-  for (const RunRow& row : plan.rows) {
-    LOCKSTEP_RETURN_IF_ERROR(OnRow(row, plan.decode_iterations, mentions));
-  }
-  in_flight_.push_back(std::move(mentions));
+  Rows rows;
+  for (const RunRow& row : plan.rows) LOCKSTEP_RETURN_IF_ERROR(OnRow(row, rows));
+  in_flight_.push_back(std::move(rows));
   return absl::OkStatus();
 }
 
-void PlanObserver::OnAcknowledged(const std::vector<KvWrite>& writes) {
+void PlanObserver::OnAcknowledged(const ModelWorker::Executed& executed) {
+  const Rows& rows = in_flight_.front();
+  for (size_t i = 0; i < rows.size(); ++i) rows[i]->num_computed = executed.num_computed[i];
   in_flight_.pop_front();
-  for (const KvWrite& write : writes)
+  for (const KvWrite& write : executed.writes)
     Acknowledged(write.group, write.block, write.offset) = write.cell;
 }
 

@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "tests/router/core/model_worker.h"
 #include "tests/router/core/properties/plan_observer.h"
+#include "tests/router/core/reference_model.h"
 
 namespace lockstep::router::testing {
 namespace {
@@ -86,7 +87,7 @@ TEST_F(PlantedFaultsTest, AHitWithABlockOfOtherTokens) {
   started.blocks[0].ids = {0, 1, 2, 3, 10};
   const StepPlan plan =
       Plan({std::move(started)}, {{.slot = 1, .num_tokens = 2, .new_blocks = {}}});
-  observer_->OnAcknowledged(executed_.writes);
+  observer_->OnAcknowledged(executed_);
   ExpectFound(observer_->OnPlan(plan), "group 1: the hit at position 4 is not acknowledged");
   ExpectFound(Execute(plan), "group 1: the KV read at position 4 of 10 is not of its text");
 }
@@ -128,8 +129,85 @@ TEST_F(PlantedFaultsTest, ABlockThatComesBackBeforeItsStepIsAcknowledged) {
   const StepPlan early =
       Plan({std::move(started)}, {{.slot = 1, .num_tokens = 2, .new_blocks = {}}});
   ExpectFound(observer_->OnPlan(early), "block 0 is given out while a step in flight mentions it");
-  observer_->OnAcknowledged(executed_.writes);
+  observer_->OnAcknowledged(executed_);
   EXPECT_TRUE(observer_->OnPlan(early).ok());
+}
+
+// The same with drafts: a worker of one group, whose slot 0 knows its first new token.
+class PlantedDraftFaultsTest : public PlantedFaultsTest {
+ protected:
+  PlantedDraftFaultsTest() {
+    limits_.kv_groups.resize(1);
+    limits_.max_draft_tokens = 3;
+    worker_ = std::make_unique<ModelWorker>(limits_);
+    observer_ = std::make_unique<PlanObserver>(limits_);
+  }
+  static StartedSlot StartedAlone(SlotId slot, uint32_t num_computed, std::vector<BlockId> blocks) {
+    StartedSlot started = Started(slot, num_computed, {});
+    started.blocks = {{.group = 0, .ids = std::move(blocks)}};
+    return started;
+  }
+  void RunPrompt(std::vector<BlockId> blocks) {
+    const StepPlan plan = Plan({StartedAlone(0, 0, std::move(blocks))},
+                               {{.slot = 0, .num_tokens = 10, .new_blocks = {}}});
+    ASSERT_TRUE(observer_->OnPlan(plan).ok());
+    ASSERT_TRUE(Execute(plan).ok());
+    observer_->OnAcknowledged(executed_);
+  }
+  StepPlan DraftPlan(uint32_t max_drafts) {
+    return Plan({}, {{.slot = 0, .num_tokens = 1, .max_drafts = max_drafts, .new_blocks = {}}});
+  }
+};
+
+TEST_F(PlantedDraftFaultsTest, DraftsWithoutBlocks) {
+  RunPrompt({0, 1, 2, 3, 4, 5});
+  EXPECT_TRUE(Execute(DraftPlan(1)).ok());
+  worker_ = std::make_unique<ModelWorker>(limits_);
+  observer_ = std::make_unique<PlanObserver>(limits_);
+  next_step_id_ = 1;
+  RunPrompt({0, 1, 2, 3, 4, 5});
+  ExpectFound(Execute(DraftPlan(3)), "too few blocks");
+}
+
+TEST_F(PlantedDraftFaultsTest, DraftsThatNobodyAnnounced) {
+  RunPrompt({0, 1, 2, 3, 4, 5, 6, 7});
+  ExpectFound(Execute(DraftPlan(4)), "drafts more than was announced");
+}
+
+TEST_F(PlantedDraftFaultsTest, DraftsOfAPrompt) {
+  ExpectFound(Execute(Plan({StartedAlone(0, 0, {0, 1, 2, 3, 4, 5, 6})},
+                           {{.slot = 0, .num_tokens = 9, .max_drafts = 1, .new_blocks = {}}})),
+              "does not decode one token");
+}
+
+// The worker kept one token of the row, and the KV of the drafts behind it is of no text.
+TEST_F(PlantedDraftFaultsTest, AHitAsLongAsTheRowCouldHaveKept) {
+  RunPrompt({0, 1, 2, 3, 4, 5, 6});
+  const StepPlan draft = DraftPlan(3);
+  ASSERT_TRUE(observer_->OnPlan(draft).ok());
+  executed_ = {};
+  ASSERT_TRUE(worker_->Execute(draft, {.num_right_drafts = 0}, executed_).ok());
+  observer_->OnAcknowledged(executed_);
+  const StartedSlot first = StartedAlone(0, 0, {});
+  StartedSlot hit = StartedAlone(1, 12, {0, 1, 2, 3, 4, 5, 9, 10});
+  for (const TokenId token : RunAlone(*first.request, 0).tokens) hit.known_tokens.push_back(token);
+  auto longer = std::make_shared<Request>(*hit.request);
+  longer->prompt_tokens = hit.known_tokens;
+  hit.request = longer;
+  const StepPlan plan = Plan({std::move(hit)}, {{.slot = 1, .num_tokens = 2, .new_blocks = {}}});
+  ExpectFound(observer_->OnPlan(plan), "the hit at position 11 is not acknowledged KV");
+  ExpectFound(Execute(plan), "the KV read at position 11 of 14 is not of its text");
+}
+
+TEST_F(PlantedDraftFaultsTest, ARowMoreThanMayRunAhead) {
+  StartedSlot started = StartedAlone(0, 0, {0, 1, 2, 3, 4, 5});
+  auto request = std::make_shared<Request>(*started.request);
+  request->max_rows_in_flight = 1;
+  started.request = request;
+  const StepPlan first =
+      Plan({std::move(started)}, {{.slot = 0, .num_tokens = 10, .new_blocks = {}}});
+  ASSERT_TRUE(observer_->OnPlan(first).ok());
+  ExpectFound(observer_->OnPlan(DraftPlan(0)), "slot 0: 1 rows are in flight");
 }
 
 }  // namespace

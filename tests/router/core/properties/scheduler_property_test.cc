@@ -112,10 +112,34 @@ constexpr Expected kExpectedWithWindow[] = {
     {"ended: stop token", 300},
 };
 
-void RunWorlds(bool has_window, EventCounts& counts) {
+// Where workers draft.
+constexpr Expected kExpectedWithDrafts[] = {
+    {"requests", 100},
+    {"plans with 2 in flight", 100},
+    {"plans with fenced blocks", 500},
+    {"drafts that were kept", 20},
+    {"drafts that were wrong", 20},
+    {"rows that wait", 200},
+    {"prefix hits", 300},
+    {"restarts", 500},
+    {"preemptions", 1000},
+    {"wasted rows", 200},
+    {"repeated steps", 50},
+    {"refused steps", 2000},
+    {"rolled back sequences", 1000},
+    {"failed rows", 2000},
+    {"workers drained", 1000},
+    {"workers lost with steps in flight", 2000},
+    {"cancelled with steps in flight", 1000},
+    {"contradictions: more tokens than planned", 20000},
+    {"ended: length", 200},
+    {"ended: stop token", 300},
+};
+
+void RunWorlds(SchedulerWorld::Kind kind, EventCounts& counts) {
   uint64_t num_done = 0;
   for (uint64_t seed = first_seed; num_done < num_operations; ++seed) {
-    SchedulerWorld world(seed, counts, has_window);
+    SchedulerWorld world(seed, counts, kind);
     for (uint64_t i = 0; i < kOperationsPerWorld && num_done < num_operations; ++i, ++num_done) {
       const absl::Status status = world.RandomOperation();
       ASSERT_TRUE(status.ok()) << "seed " << seed << ", operation " << i << ": "
@@ -134,29 +158,45 @@ void ExpectCounts(EventCounts& counts, std::span<const Expected> expected) {
 
 TEST(SchedulerPropertyTest, EveryRequestGetsTheTextOfItsLoneRun) {
   EventCounts counts;
-  RunWorlds(/*has_window=*/false, counts);
+  RunWorlds({}, counts);
   for (const auto& [what, count] : counts) RecordProperty(what, static_cast<int>(count));
   ExpectCounts(counts, kExpected);
 }
 
 TEST(SchedulerPropertyTest, SoItDoesWithAWindowBesideAllTokens) {
   EventCounts counts;
-  RunWorlds(/*has_window=*/true, counts);
+  RunWorlds({.has_window = true}, counts);
   for (const auto& [what, count] : counts) RecordProperty(what, static_cast<int>(count));
   ExpectCounts(counts, kExpectedWithWindow);
 }
 
+TEST(SchedulerPropertyTest, SoItDoesWithDrafts) {
+  EventCounts counts;
+  RunWorlds({.has_drafts = true}, counts);
+  for (const auto& [what, count] : counts) RecordProperty(what, static_cast<int>(count));
+  ExpectCounts(counts, kExpectedWithDrafts);
+}
+
+TEST(SchedulerPropertyTest, SoItDoesWithDraftsAndAWindow) {
+  EventCounts counts;
+  RunWorlds({.has_window = true, .has_drafts = true}, counts);
+  for (const auto& [what, count] : counts) RecordProperty(what, static_cast<int>(count));
+  ExpectCounts(counts, kExpectedWithDrafts);
+}
+
 TEST(SchedulerPropertyTest, EqualEventsGiveEqualPlans) {
-  const auto digest = [](uint64_t seed, bool has_window) {
+  const auto digest = [](uint64_t seed, SchedulerWorld::Kind kind) {
     EventCounts counts;
-    SchedulerWorld world(seed, counts, has_window);
+    SchedulerWorld world(seed, counts, kind);
     for (uint64_t i = 0; i < kOperationsPerWorld; ++i) EXPECT_TRUE(world.RandomOperation().ok());
     return world.plan_digest();
   };
   for (uint64_t seed = first_seed; seed < first_seed + 40; ++seed) {
-    for (const bool has_window : {false, true}) {
-      EXPECT_EQ(digest(seed, has_window), digest(seed, has_window)) << "seed " << seed;
-      EXPECT_NE(digest(seed, has_window), digest(seed + 1, has_window)) << "seed " << seed;
+    for (const int bits : {0, 1, 2, 3}) {
+      const SchedulerWorld::Kind kind = {.has_window = (bits & 1) != 0,
+                                         .has_drafts = (bits & 2) != 0};
+      EXPECT_EQ(digest(seed, kind), digest(seed, kind)) << "seed " << seed;
+      EXPECT_NE(digest(seed, kind), digest(seed + 1, kind)) << "seed " << seed;
     }
   }
 }

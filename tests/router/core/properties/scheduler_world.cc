@@ -13,8 +13,8 @@
 
 namespace lockstep::router::testing {
 
-SchedulerWorld::SchedulerWorld(uint64_t seed, EventCounts& counts, bool has_window)
-    : random_(seed), has_window_(has_window), counts_(counts) {
+SchedulerWorld::SchedulerWorld(uint64_t seed, EventCounts& counts, Kind kind)
+    : random_(seed), kind_(kind), counts_(counts) {
   for (int i = 0; i < 3; ++i) {
     std::vector<TokenId>& text = texts_.emplace_back();
     for (int j = 0; j < 64; ++j) text.push_back(random_.Between(0, kVocabularySize - 1));
@@ -41,6 +41,7 @@ SchedulerConfig SchedulerWorld::MakeConfig() {
   if (random_.OneIn(3)) config.max_time_per_token = absl::Milliseconds(random_.Between(1, 20));
   if (random_.OneIn(3)) config.max_time_to_first_token = absl::Milliseconds(random_.Between(1, 50));
   if (random_.OneIn(4)) config.max_preemptions_per_sequence = random_.Between(0, 3);
+  if (kind_.has_drafts) config.max_draft_tokens = random_.Between(0, 5);
   return config;
 }
 
@@ -54,7 +55,8 @@ WorkerLimits SchedulerWorld::MakeLimits() {
   limits.max_context_tokens = random_.Between(32, 96);
   limits.max_decode_iterations = random_.Between(1, 3);
   if (random_.OneIn(8)) limits.max_steps_in_flight = random_.Between(1, 2);
-  if (has_window_) AddWindow(limits);
+  if (kind_.has_drafts) limits.max_draft_tokens = random_.OneIn(8) ? 0 : random_.Between(1, 6);
+  if (kind_.has_window) AddWindow(limits);
   return limits;
 }
 
@@ -114,6 +116,10 @@ std::shared_ptr<const Request> SchedulerWorld::MakeRequest() {
   if (random_.OneIn(5)) sampling.min_new_tokens = random_.Between(1, sampling.max_new_tokens);
   if (random_.OneIn(6)) sampling.num_logprobs = 1;
   if (random_.OneIn(6)) sampling.num_prompt_logprobs = 0;
+  if (kind_.has_drafts) {
+    if (random_.OneIn(4)) request->max_rows_in_flight = random_.Between(1, 2);
+    request->rows_may_wait = random_.OneIn(6);
+  }
   return request;
 }
 
@@ -334,6 +340,7 @@ void SchedulerWorld::Digest(const StepPlan& plan) {
   for (const RunRow& row : plan.rows) {
     add(row.slot);
     add(row.num_tokens);
+    add(row.max_drafts);
     for (const GroupBlocks& blocks : row.new_blocks) add_all(blocks.ids);
   }
 }
@@ -365,6 +372,7 @@ absl::Status SchedulerWorld::Execute(bool with_faults) {
     faults.num_tokens_before_failure = random_.Between(0, 2);
   }
   if (RunsPoison(planned, /*kills=*/false)) faults.refuse = true;
+  if (kind_.has_drafts) faults.draft_seed = random_.Between(0, 1u << 30);
   ModelWorker::Executed executed;
   LOCKSTEP_RETURN_IF_ERROR(worker_->Execute(planned.plan, faults, executed));
   executed.outcome.timings.compute = absl::Microseconds(random_.Between(0, 20000));
@@ -391,7 +399,7 @@ absl::Status SchedulerWorld::Deliver() {
   const bool has_prompt = executed_.front().num_prefill_tokens > 0;
   executed_.pop_front();
   if (executed.outcome.refusal.ok()) {
-    observer_->OnAcknowledged(executed.writes);
+    observer_->OnAcknowledged(executed);
     const absl::Duration compute = executed.outcome.timings.compute;
     compute_on_lease_ += compute;
     if (has_prompt && compute > absl::ZeroDuration()) measured_prompt_ = true;
@@ -471,6 +479,9 @@ void SchedulerWorld::CountWorker() {
   Count("blocks sent before they are needed", counts.early_blocks);
   Count("hits with blocks behind the window", counts.starts_behind_a_window);
   Count("chunks that a window grew for", counts.grown_windows);
+  Count("drafts that were kept", counts.right_drafts);
+  Count("drafts that were wrong", counts.wrong_drafts);
+  Count("rows that wait", counts.waiting_rows);
 }
 
 absl::Status SchedulerWorld::Drain() {

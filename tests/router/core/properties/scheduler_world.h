@@ -30,8 +30,11 @@ using EventCounts = std::map<std::string, uint64_t>;
 // every event that it sent are checked; the first violation is returned.
 class SchedulerWorld {
  public:
-  // With a window: its workers have two groups of KV.
-  SchedulerWorld(uint64_t seed, EventCounts& counts, bool has_window);
+  struct Kind {
+    bool has_window = false;  // workers have two groups of KV
+    bool has_drafts = false;  // rows keep several tokens, wait, or run ahead only so far
+  };
+  SchedulerWorld(uint64_t seed, EventCounts& counts, Kind kind);
 
   absl::Status RandomOperation();
   // No more requests, no more faults: everything must end, and every block come back.
@@ -126,7 +129,7 @@ class SchedulerWorld {
   void CountWorker();
 
   RandomSource random_;
-  const bool has_window_;
+  const Kind kind_;
   EventCounts& counts_;
   Instant now_ = Instant();
   std::vector<std::vector<TokenId>>

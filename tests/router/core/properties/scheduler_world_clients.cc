@@ -112,7 +112,7 @@ std::string SchedulerWorld::Corrupt(StepOutcome& outcome) {
     return "inert or not";
   }
   if (kind == 2) {
-    row.tokens.insert(row.tokens.end(), 4, TokenId{1});
+    row.tokens.insert(row.tokens.end(), std::max(4u, config_.max_draft_tokens + 2), TokenId{1});
     return "more tokens than planned";
   }
   outcome.rows.push_back(row);

@@ -1,0 +1,125 @@
+// A request gives the same bits alone, without drafts, and under any schedule with a drafter that
+// is right, lies, or says nothing, as it likes. Its workers come and go, and only some of them
+// draft.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/hash.h"
+#include "tests/integration/invariance_check.h"
+#include "worker/cpu/load_model.h"
+#include "worker/steps/drafter.h"
+
+namespace lockstep::testing {
+namespace {
+
+constexpr uint32_t kMaxDrafts = 4;
+
+using Requests = std::vector<std::shared_ptr<const router::Request>>;
+
+// Knows the text of every sequence by its seed and sample.
+class MoodyDrafter final : public worker::Drafter {
+ public:
+  MoodyDrafter(const Requests& requests, const Records& records, uint32_t vocab_size)
+      : vocab_size_(vocab_size) {
+    for (const auto& request : requests) {
+      const std::vector<SequenceRecord>& samples = records.at(request->key).samples;
+      for (uint32_t i = 0; i < samples.size(); ++i) {
+        std::vector<TokenId>& text = texts_[{request->sampling.seed, i}];
+        text = request->prompt_tokens;
+        text.insert(text.end(), samples[i].tokens.begin(), samples[i].tokens.end());
+      }
+    }
+  }
+
+  void Draft(const worker::Slot& slot, uint32_t limit, std::vector<TokenId>& drafts) override {
+    const std::vector<TokenId>& text = texts_.at({slot.params().seed, slot.params().sample_index});
+    const uint64_t mood = CombineHashes(++num_calls_, slot.num_known());
+    if (mood % 4 == 0) return;
+    for (size_t i = slot.num_known(); i < text.size() && drafts.size() < limit; ++i) {
+      drafts.push_back(text[i]);
+    }
+    if (mood % 4 == 1 && !drafts.empty()) {
+      TokenId& lie = drafts[(mood >> 8) % drafts.size()];
+      lie = (lie + 1) % vocab_size_;
+    }
+    // Ids of no vocabulary, and more than it was asked for.
+    if (mood % 16 == 2) drafts.push_back(vocab_size_ + 5);
+    if (mood % 16 == 3) drafts.resize(drafts.size() + limit, 1);
+  }
+
+ private:
+  const uint32_t vocab_size_;
+  std::map<std::pair<uint64_t, uint32_t>, std::vector<TokenId>> texts_;
+  uint64_t num_calls_ = 0;
+};
+
+// Some sequences run ahead only so far.
+Requests WithDepths(const Requests& requests) {
+  Requests changed;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    auto copy = std::make_shared<router::Request>(*requests[i]);
+    if (i % 5 == 0) copy->max_rows_in_flight = 1 + i % 2;
+    changed.push_back(std::move(copy));
+  }
+  return changed;
+}
+
+void CheckDrafts(const std::string& name) {
+  const ModelCase test = TinyCase(name);
+  worker::ModelOptions options;
+  options.num_kv_blocks = test.num_blocks;
+  options.num_threads = test.num_threads;
+  options.max_step_tokens = 512;
+  absl::StatusOr<std::unique_ptr<worker::ForwardModel>> model =
+      worker::LoadCpuModel(test.path, options);
+  ASSERT_TRUE(model.ok()) << model.status();
+
+  WorkloadShape shape = test.shape;
+  shape.vocab_size = (*model)->info().vocab_size;
+  const Requests requests = MakeWorkload(shape, /*seed=*/20261121);
+  const Records alone = RunAlone(OnExecutor(**model), requests);
+  MoodyDrafter drafter(requests, alone, shape.vocab_size);
+  uint32_t num_lives = 0;
+  const WorkerUnderTest drafting = {
+      .info = (*model)->info(),
+      .make_runner =
+          [&](const worker::ExecutorLimits& limits, WorkerUnderTest::Observer observer) {
+            const bool drafts = num_lives++ % 3 != 1;
+            auto runner = std::make_shared<worker::CpuStepRunner>(
+                **model, limits, /*incarnation=*/1, drafts ? &drafter : nullptr);
+            runner->set_logits_observer(std::move(observer));
+            return runner;
+          },
+      .max_draft_tokens = kMaxDrafts};
+  const auto lives =
+      AdversarialLives(drafting.info, test.num_restarts, test.min_blocks, /*seed=*/7);
+  ScheduleCounts counts;
+  const Records together = RunTogether(drafting, WithDepths(requests), lives, /*seed=*/11, &counts);
+  if (::testing::Test::HasFatalFailure()) return;
+  fmt::print(
+      "{}: steps {} overlapped {} preemptions {} hit tokens {} restarts {} drafts {} kept {}\n",
+      name, counts.steps, counts.overlapped_steps, counts.preemptions, counts.prefix_hit_tokens,
+      counts.restarts, counts.drafted_tokens, counts.accepted_drafts);
+  EXPECT_GE(counts.restarts, test.num_restarts);
+  EXPECT_GE(counts.preemptions, 20u);
+  EXPECT_GE(counts.overlapped_steps, 50u);
+  EXPECT_GE(counts.prefix_hit_tokens, 1000u);
+  EXPECT_GE(counts.accepted_drafts, 1000u);
+  EXPECT_GE(counts.drafted_tokens, counts.accepted_drafts + 500);
+  EXPECT_THAT(Differences(alone, together, /*limit=*/10), ::testing::IsEmpty());
+  EXPECT_EQ(counts.changed_on_recompute, 0u);
+}
+
+TEST(DraftInvariance, TinyLlama) { CheckDrafts("tiny-llama"); }
+TEST(DraftInvariance, TinyQwen3) { CheckDrafts("tiny-qwen3"); }
+TEST(DraftInvariance, TinyGpt2) { CheckDrafts("tiny-gpt2"); }
+
+}  // namespace
+}  // namespace lockstep::testing
