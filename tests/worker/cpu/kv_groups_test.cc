@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -22,6 +23,7 @@ namespace lockstep::worker {
 namespace {
 
 constexpr uint32_t kMaxTokens = 64;
+constexpr BlockId kNoBlock = std::numeric_limits<BlockId>::max();
 using BlockTables = std::vector<std::vector<BlockId>>;
 
 // With random weights, which depend on names and sizes only, and pools that hold NaN.
@@ -56,8 +58,10 @@ std::unique_ptr<CpuModel> MakeModel(const ModelConfig& config, std::vector<KvGro
   return std::make_unique<CpuModel>(std::move(parts));
 }
 
-// Logits of all tokens of one sequence, fed in steps of `step_length`.
-std::vector<float> LogitsOf(CpuModel& model, uint32_t num_tokens, const BlockTables& block_tables,
+// Logits of all tokens of one sequence, fed in steps of `step_length`. `tables_at` gives the tables
+// of the step that begins at a position.
+std::vector<float> LogitsOf(CpuModel& model, uint32_t num_tokens,
+                            const std::function<BlockTables(uint32_t position)>& tables_at,
                             uint32_t step_length) {
   const uint32_t vocab_size = model.info().vocab_size;
   std::vector<TokenId> tokens(num_tokens);
@@ -67,6 +71,7 @@ std::vector<float> LogitsOf(CpuModel& model, uint32_t num_tokens, const BlockTab
     const uint32_t length = std::min(step_length, num_tokens - position);
     std::vector<uint32_t> wanted(length);
     std::iota(wanted.begin(), wanted.end(), 0u);
+    const BlockTables block_tables = tables_at(position);
     const ForwardRow row = {
         .num_tokens = length, .first_position = position, .block_tables = block_tables};
     model.Forward(
@@ -76,6 +81,12 @@ std::vector<float> LogitsOf(CpuModel& model, uint32_t num_tokens, const BlockTab
         std::span(logits).subspan(size_t{position} * vocab_size, size_t{length} * vocab_size));
   }
   return logits;
+}
+
+std::vector<float> LogitsOf(CpuModel& model, uint32_t num_tokens, const BlockTables& block_tables,
+                            uint32_t step_length) {
+  return LogitsOf(
+      model, num_tokens, [&](uint32_t) { return block_tables; }, step_length);
 }
 
 // Layers 0 and 2 have a window, layers 1 and 3 read all tokens.
@@ -107,6 +118,56 @@ TEST(KvGroupsTest, WithinTheWindowGroupsGiveTheBitsOfOneGroup) {
   EXPECT_TRUE(IsSameBits(LogitsOf(*two, 40, tables, 40), expected));
   EXPECT_TRUE(IsSameBits(LogitsOf(*two, 40, tables, 7), expected));
   EXPECT_TRUE(IsSameBits(LogitsOf(*two, 40, tables, 1), expected));
+}
+
+// A table whose blocks come back once they lie behind the window, from a pool of three.
+std::vector<BlockId> RecycledTable(uint32_t num_tokens, uint32_t position, uint32_t window_tokens) {
+  std::vector<BlockId> table;
+  for (uint32_t end = 16; end < num_tokens + 16; end += 16) {
+    const bool is_behind = position >= window_tokens && end <= position + 1 - window_tokens;
+    table.push_back(is_behind ? kNoBlock : (end / 16) % 3);
+  }
+  return table;
+}
+
+TEST(KvGroupsTest, APoolNeedsNoMoreThanTheWindow) {
+  constexpr uint32_t kWindow = 16, kTokens = 60;
+  std::vector<KvGroupInfo> all = TwoGroups(kWindow);
+  all[1].num_blocks = 4;
+  const auto roomy = MakeModel(LocalAndGlobalLayers(kWindow), all);
+  const std::vector<float> expected =
+      LogitsOf(*roomy, kTokens, {{5, 0, 3, 2}, {3, 0, 1, 2}}, kTokens);
+  ASSERT_TRUE(IsFinite(expected));
+  const auto model = MakeModel(LocalAndGlobalLayers(kWindow), TwoGroups(kWindow));
+  for (const uint32_t step_length : {16u, 7u, 1u}) {
+    const auto tables_at = [](uint32_t position) -> BlockTables {
+      return {{1, 5, 2, 4}, RecycledTable(kTokens, position, kWindow)};
+    };
+    EXPECT_TRUE(IsSameBits(LogitsOf(*model, kTokens, tables_at, step_length), expected))
+        << step_length;
+  }
+}
+
+// Whichever group the layers are in.
+TEST(KvGroupsTest, ATokenReadsTheWindowAndNoMore) {
+  constexpr uint32_t kWindow = 16, kTokens = 40;
+  ModelConfig config = LocalAndGlobalLayers(0);
+  const std::vector<float> unlimited =
+      LogitsOf(*MakeModel(config, OneGroup()), kTokens, {{0, 1, 2}}, kTokens);
+  config = LocalAndGlobalLayers(kWindow);
+  const std::vector<float> mixed =
+      LogitsOf(*MakeModel(config, TwoGroups(kWindow)), kTokens, {{0, 1, 2}, {2, 1, 0}}, kTokens);
+  config.kind_of_layer.clear();
+  const std::vector<float> windows_only =
+      LogitsOf(*MakeModel(config, OneGroup()), kTokens, {{0, 1, 2}}, kTokens);
+  const size_t within = size_t{kWindow} * config.vocab_size;
+  for (const std::vector<float>& logits : {mixed, windows_only}) {
+    ASSERT_TRUE(IsFinite(logits));
+    EXPECT_TRUE(IsSameBits(std::span(logits).first(within), std::span(unlimited).first(within)));
+    EXPECT_FALSE(IsSameBits(std::span(logits).subspan(within, config.vocab_size),
+                            std::span(unlimited).subspan(within, config.vocab_size)));
+  }
+  EXPECT_FALSE(IsSameBits(mixed, windows_only));
 }
 
 TEST(KvGroupsTest, RowsOfABatchHaveTablesInEveryGroup) {

@@ -90,7 +90,8 @@ TEST_P(TensorParallelTest, AnyNumberOfRanksGivesTheBitsOfOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, TensorParallelTest,
-                         ::testing::Values("tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-gpt2"),
+                         ::testing::Values("tiny-llama", "tiny-qwen2", "tiny-qwen3",
+                                           "tiny-qwen3-window", "tiny-gpt2"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -54,8 +54,8 @@ TEST_P(GoldenTinyTest, PrefillChunksAndDecodeGiveTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, GoldenTinyTest,
                          ::testing::Values("tiny-llama", "tiny-llama-yarn", "tiny-qwen2",
-                                           "tiny-qwen2-linear", "tiny-qwen3", "tiny-gpt2",
-                                           "tiny-gpt2-older"),
+                                           "tiny-qwen2-linear", "tiny-qwen3", "tiny-qwen3-window",
+                                           "tiny-gpt2", "tiny-gpt2-older"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

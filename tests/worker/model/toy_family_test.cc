@@ -2,14 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "common/model_files/model_config.h"
 #include "tests/common/status_matchers.h"
 #include "tests/common/temp_folder.h"
+#include "tests/support/tensor_compare.h"
 #include "tests/worker/model/checkpoint_builder.h"
 #include "tests/worker/model/plain_pebble.h"
+#include "tests/worker/model/sequence_runner.h"
+#include "worker/cpu/load_model.h"
 
 namespace lockstep::worker {
 namespace {
@@ -42,6 +46,37 @@ TEST_F(ToyFamilyTest, ItsConfigHasTwoKindsOfLayers) {
                           LayerKindConfig{.window_tokens = 0, .rope = {.theta = 10000.0}}));
   EXPECT_THAT(config->kind_of_layer, ElementsAre(0, 1, 0, 1));
   EXPECT_THAT(config->warnings, IsEmpty());
+}
+
+// The CPU's error against the plain program is small, and each mistake in the plain program's
+// layers makes it several times as large.
+TEST_F(ToyFamilyTest, ItsLayersReadTheirWindowsAndRotateTheirWay) {
+  std::filesystem::copy_file("tests/golden/tiny-qwen3/tokenizer.json",
+                             folder_.path() + "/tokenizer.json");
+  auto model = LoadCpuModel(folder_.path(), {.num_kv_blocks = 16, .max_logits_rows = 128});
+  ASSERT_THAT(model, IsOk());
+  EXPECT_THAT((*model)->info().kv_groups.size(), 2u);
+  std::vector<TokenId> tokens(100);
+  for (uint32_t i = 0; i < tokens.size(); ++i) tokens[i] = (3 + 23 * i) % 64;
+  SequenceRunner runner(**model, tokens);
+  const std::vector<float> logits = runner.RunInStepsOf(100);
+  EXPECT_TRUE(IsSameBits(runner.RunInStepsOf(1), logits));
+  EXPECT_TRUE(IsSameBits(runner.RunInStepsOf(17), logits));
+
+  const auto error = [&](const std::vector<PlainLayerKind>& kinds) {
+    return SummariseError(logits, PlainPebbleLogits(tensors_, kinds, tokens)).rms;
+  };
+  const std::vector<PlainLayerKind> kinds = PebbleLayerKinds();
+  const double smallest = error(kinds);
+  EXPECT_GT(smallest, 0.0);
+  for (size_t layer = 0; layer < kinds.size(); ++layer) {
+    std::vector<PlainLayerKind> wrong = kinds;
+    wrong[layer].window_tokens = kinds[layer].window_tokens == 0 ? 32 : 0;
+    EXPECT_GT(error(wrong), 4 * smallest) << "the window of layer " << layer;
+    wrong = kinds;
+    wrong[layer].rope_theta = kinds[layer].rope_theta == 100.0 ? 10000.0 : 100.0;
+    EXPECT_GT(error(wrong), 4 * smallest) << "the rotation of layer " << layer;
+  }
 }
 
 }  // namespace
