@@ -77,6 +77,11 @@ TEST_F(ToyFamilyTest, ItsLayersReadTheirWindowsAndRotateTheirWay) {
     wrong[layer].rope_theta = kinds[layer].rope_theta == 100.0 ? 10000.0 : 100.0;
     EXPECT_GT(error(wrong), 4 * smallest) << "the rotation of layer " << layer;
   }
+  for (const int64_t window : {31, 33}) {
+    std::vector<PlainLayerKind> wrong = kinds;
+    wrong[0].window_tokens = wrong[2].window_tokens = window;
+    EXPECT_GT(error(wrong), 2 * smallest) << "a window of " << window;
+  }
 }
 
 }  // namespace
