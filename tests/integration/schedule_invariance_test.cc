@@ -42,6 +42,9 @@ TEST(ScheduleInvariance, TinyLlama) { CheckInvariance(TinyCase("tiny-llama"), kE
 TEST(ScheduleInvariance, TinyQwen2) { CheckInvariance(TinyCase("tiny-qwen2"), kExpectDifferences); }
 TEST(ScheduleInvariance, TinyGpt2) { CheckInvariance(TinyCase("tiny-gpt2"), kExpectDifferences); }
 TEST(ScheduleInvariance, TinyQwen3) { CheckInvariance(TinyCase("tiny-qwen3"), kExpectDifferences); }
+TEST(ScheduleInvariance, TinyQwen3Window) {
+  CheckInvariance(TinyCase("tiny-qwen3-window"), kExpectDifferences);
+}
 
 }  // namespace
 }  // namespace lockstep::testing
