@@ -89,5 +89,24 @@ TEST_F(ReplicaGroupsTest, CountsTheBlocksOfEveryGroup) {
   EXPECT_EQ(WindowGauge("free") + WindowGauge("cached"), 0) << "it left with its blocks";
 }
 
+// The contract refuses such a worker (worker_contract_test.cc). If it comes this far, it is only
+// mismatched.
+class ReplicaSmallWindowTest : public ReplicaTest {
+ protected:
+  static FakeModelOptions SmallWindow() {
+    FakeModelOptions options = FakeModelWithWindow();
+    options.further_groups.front().num_blocks = 4;  // three in the window, and one more
+    return options;
+  }
+  ReplicaSmallWindowTest() : ReplicaTest(WorkerOwner::kSelf, SmallWindow()) {}
+};
+
+TEST_F(ReplicaSmallWindowTest, AWorkerWithoutRoomForAWindowIsMismatched) {
+  Connect();
+  EXPECT_EQ(WorkerIs(WorkerState::kMismatched), 1);
+  EXPECT_THAT(replica_.board().status().worker_text,
+              ::testing::HasSubstr("kv_groups[1]: num_blocks is 4"));
+}
+
 }  // namespace
 }  // namespace lockstep::router::testing
