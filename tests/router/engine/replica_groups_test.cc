@@ -39,7 +39,7 @@ class ReplicaGroupsTest : public ReplicaTest {
   }
 };
 
-// The pool of the window has 24 blocks. Each sequence ends with more tokens than that.
+// The pool of the window has 24 blocks, too few for the windows of eight sequences at once.
 TEST_F(ReplicaGroupsTest, LongSequencesShareASmallWindowPool) {
   Connect();
   std::mt19937_64 random(1);
@@ -48,7 +48,7 @@ TEST_F(ReplicaGroupsTest, LongSequencesShareASmallWindowPool) {
   for (uint32_t i = 0; i < 24; ++i) {
     std::vector<TokenId> prompt(stem.begin(), stem.begin() + 1 + random() % 60);
     if (i % 2 == 0) prompt.back() = static_cast<TokenId>(random() % 40);
-    clients.push_back(Submit(std::move(prompt), 100));
+    clients.push_back(Submit(std::move(prompt), 60));
     const int num_steps = static_cast<int>(random() % 20);
     for (int step = 0; step < num_steps; ++step) RunStep();
     if (i == 8 || i == 16) {
@@ -62,7 +62,7 @@ TEST_F(ReplicaGroupsTest, LongSequencesShareASmallWindowPool) {
     client->Read();
     EXPECT_EQ(client->end, absl::OkStatus());
     EXPECT_EQ(client->tokens[0],
-              GreedyTokens(FakeModelWithWindow(), client->request->prompt_tokens, 100));
+              GreedyTokens(FakeModelWithWindow(), client->request->prompt_tokens, 60));
   }
   EXPECT_GT(replica_.board().status().scheduler.preemptions, 0u);
   EXPECT_GT(metrics_.prefix_cache_hit_tokens_total->Value(), 0);
@@ -87,6 +87,25 @@ TEST_F(ReplicaGroupsTest, CountsTheBlocksOfEveryGroup) {
   EXPECT_EQ(WindowGauge("free") + WindowGauge("cached"), 24);
   LoseWorker();
   EXPECT_EQ(WindowGauge("free") + WindowGauge("cached"), 0) << "it left with its blocks";
+}
+
+// The contract refuses such a worker (worker_contract_test.cc). If it comes this far, it is only
+// mismatched.
+class ReplicaSmallWindowTest : public ReplicaTest {
+ protected:
+  static FakeModelOptions SmallWindow() {
+    FakeModelOptions options = FakeModelWithWindow();
+    options.further_groups.front().num_blocks = 4;  // three in the window, and one more
+    return options;
+  }
+  ReplicaSmallWindowTest() : ReplicaTest(WorkerOwner::kSelf, SmallWindow()) {}
+};
+
+TEST_F(ReplicaSmallWindowTest, AWorkerWithoutRoomForAWindowIsMismatched) {
+  Connect();
+  EXPECT_EQ(WorkerIs(WorkerState::kMismatched), 1);
+  EXPECT_THAT(replica_.board().status().worker_text,
+              ::testing::HasSubstr("kv_groups[1]: num_blocks is 4"));
 }
 
 }  // namespace
