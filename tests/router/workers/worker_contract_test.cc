@@ -176,8 +176,12 @@ TEST(CheckDescriptionTest, NamesWhatDoesNotFitOfAGroup) {
   expect([](Group& g) { g.set_num_blocks(4); },
          "kv_groups[1]: num_blocks is 4, a window of 40 tokens needs at least 5");
   expect([](Group& g) { g.set_block_size_tokens(0); }, "kv_groups[1].block_size_tokens: expected");
-  expect([](Group& g) { g.set_block_size_tokens(8); },
-         "kv_groups[1]: blocks of 8 tokens beside blocks of 16");
+  expect(
+      [](Group& g) {
+        g.set_block_size_tokens(8);
+        g.set_num_blocks(7);
+      },
+      "kv_groups[1]: blocks of 8 tokens beside blocks of 16");
   expect([](Group& g) { g.set_window_tokens(kMaxWorkerWindowTokens + 1); },
          "kv_groups[1].window_tokens: expected 0 to 16777216, got 16777217");
   expect([](Group& g) { g.set_window_tokens(kMaxWorkerWindowTokens); }, "needs at least 1048578");
