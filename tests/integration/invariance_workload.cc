@@ -79,11 +79,11 @@ router::WorkerLimits RoomyLimits(const worker::ForwardModelInfo& info) {
   return limits;
 }
 
-// Of a further group: room for one sequence at least, and for not many more.
+// Of a further group: room for one sequence at least, and for a dozen at most.
 void ShrinkPool(router::KvGroup& group, uint32_t min_blocks, std::mt19937_64& random) {
   if (group.has_window()) min_blocks = group.NumWindowBlocks() + 2;
   const uint32_t num_blocks =
-      std::uniform_int_distribution<uint32_t>(min_blocks, 4 * min_blocks)(random);
+      std::uniform_int_distribution<uint32_t>(min_blocks, 12 * min_blocks)(random);
   group.num_blocks = std::min(group.num_blocks, num_blocks);
 }
 
