@@ -111,7 +111,7 @@ int64_t NextEnd(int64_t begin, int64_t chunk, int64_t num_tokens, std::mt19937& 
 // the table names no block of the pool.
 TEST_P(PagedAttentionWindowTest, BitsDependOnNeitherScheduleNorEviction) {
   const Shape shape = {6, 2, 32, 333, 2};
-  Problem problem(shape, Distribution::kOutliers);
+  Problem problem(shape, Distribution::kGaussian);
   ThreadPool threads(3);
   const Stream team = {.threads = &threads, .instruction_set = GetParam()};
   const size_t token_elements = static_cast<size_t>(shape.num_heads * shape.head_dim);
