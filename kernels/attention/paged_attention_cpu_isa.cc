@@ -208,7 +208,7 @@ LOCKSTEP_INLINE void WeighColumns(const KeyTile& tile, KeyRange keys, int first_
 }
 
 template <int kRows>
-void WeighValues(const KeyTile& tile, KeyRange keys, int first_row) {
+LOCKSTEP_INLINE void WeighValuesInPlace(const KeyTile& tile, KeyRange keys, int first_row) {
   const int64_t columns = ValueStride(tile.kv.head_dim);
   int64_t column = 0;
   for (; column + kColumnVectors * kLanes <= columns; column += kColumnVectors * kLanes) {
@@ -219,12 +219,18 @@ void WeighValues(const KeyTile& tile, KeyRange keys, int first_row) {
   }
 }
 
+// The same as a call, for keys that are few or seldom.
+template <int kRows>
+void WeighValues(const KeyTile& tile, KeyRange keys, int first_row) {
+  WeighValuesInPlace<kRows>(tile, keys, first_row);
+}
+
 // First the keys that all rows see, then the further keys of each row. A row never touches a value
 // beyond its own position, not even with a weight of zero. All rows begin at key 0.
 template <int kRows>
-void WeighWithoutWindow(const KeyTile& tile, const KeyRange* seen) {
+LOCKSTEP_INLINE void WeighWithoutWindow(const KeyTile& tile, const KeyRange* seen) {
   const int64_t common_keys = seen[0].end;
-  if (common_keys > 0) WeighValues<kRows>(tile, {0, common_keys}, 0);
+  if (common_keys > 0) WeighValuesInPlace<kRows>(tile, {0, common_keys}, 0);
   for (int row = 1; row < kRows; ++row) {
     if (seen[row].end > common_keys) WeighValues<1>(tile, {common_keys, seen[row].end}, row);
   }

@@ -16,6 +16,7 @@ struct WindowKeys {
   bool is_off = false;                  // use_sliding_window says that no layer has a window
   std::optional<uint32_t> tokens;       // of sliding_window, or the family's default
   std::optional<uint32_t> first_layer;  // of max_window_layers
+  std::optional<uint32_t> pattern;      // of sliding_window_pattern, if the family reads it
   bool covers_context = false;          // a window of `tokens` changes nothing
 };
 
@@ -29,10 +30,14 @@ absl::StatusOr<WindowKeys> ReadWindowKeys(JsonObjectReader& reader, const ModelC
   LOCKSTEP_ASSIGN_OR_RETURN(keys.first_layer, ReadUint32(reader, "max_window_layers"));
   if (has_windows) {
     keys.is_off = rule.needs_switch && used != true;
-    if (!keys.tokens && !says_null) keys.tokens = rule.default_window;
+    const bool says_nothing = !keys.tokens && !says_null;
+    if (says_nothing && !keys.is_off) keys.tokens = rule.default_window;
   } else {
     keys.is_off = used == false;
     if (keys.tokens == 0u) keys.tokens = std::nullopt;
+  }
+  if (rule.layers == WindowLayers::kPattern) {
+    LOCKSTEP_ASSIGN_OR_RETURN(keys.pattern, ReadUint32(reader, kWindowPatternKey));
   }
   keys.covers_context = keys.tokens && *keys.tokens >= config.max_context_tokens;
   return keys;
@@ -57,7 +62,7 @@ absl::StatusOr<std::vector<bool>> ReadLayerTypes(const JsonObjectReader& reader,
 }
 
 // The same without layer_types.
-absl::StatusOr<std::vector<bool>> ApplyRule(JsonObjectReader& reader, const WindowKeys& keys,
+absl::StatusOr<std::vector<bool>> ApplyRule(const JsonObjectReader& reader, const WindowKeys& keys,
                                             const ModelConfig& config) {
   const WindowRule& rule = config.family->windows;
   const bool has_tokens = !keys.is_off && keys.tokens;
@@ -75,9 +80,7 @@ absl::StatusOr<std::vector<bool>> ApplyRule(JsonObjectReader& reader, const Wind
       break;
     }
     case WindowLayers::kPattern: {
-      LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> given,
-                                ReadUint32(reader, kWindowPatternKey));
-      const uint32_t pattern = given.value_or(rule.default_pattern);
+      const uint32_t pattern = keys.pattern.value_or(rule.default_pattern);
       if (pattern == 0) {
         return InvalidArgument("{} is 0, expected an integer > 0", reader.Where(kWindowPatternKey));
       }

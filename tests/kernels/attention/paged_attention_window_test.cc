@@ -87,7 +87,7 @@ TEST_P(PagedAttentionWindowTest, ReachesAcrossTheBordersOfServing) {
 
 TEST_P(PagedAttentionWindowTest, AWindowOfTheWholeTextChangesNoBit) {
   const Shape shape = {6, 2, 48, 201};
-  Problem problem(shape, Distribution::kOutliers);
+  Problem problem(shape, Distribution::kGaussian);
   const std::vector<AttentionSequence> whole = {problem.Part(0, 0, shape.num_tokens)};
   const auto without = problem.Run(Alone(), whole, 64);
   for (const int64_t window : {201, 202, 100'000}) {
@@ -111,7 +111,7 @@ int64_t NextEnd(int64_t begin, int64_t chunk, int64_t num_tokens, std::mt19937& 
 // the table names no block of the pool.
 TEST_P(PagedAttentionWindowTest, BitsDependOnNeitherScheduleNorEviction) {
   const Shape shape = {6, 2, 32, 333, 2};
-  Problem problem(shape, Distribution::kOutliers);
+  Problem problem(shape, Distribution::kGaussian);
   ThreadPool threads(3);
   const Stream team = {.threads = &threads, .instruction_set = GetParam()};
   const size_t token_elements = static_cast<size_t>(shape.num_heads * shape.head_dim);
@@ -153,10 +153,10 @@ TEST_P(PagedAttentionWindowTest, BitsDependOnNeitherScheduleNorEviction) {
 // Tiles and borders are where they are without a window, aligned to position 0. So a text that lost
 // its beginning gives the same bits, if the lost part ends at a border.
 TEST_P(PagedAttentionWindowTest, TilesAndBordersStayWhereTheyAre) {
-  const Shape shape = {3, 1, 32, 500};
+  const Shape shape = {8, 2, 64, 1200};
   constexpr int64_t kSplitKeys = 128;
   constexpr int64_t kWindow = 100;
-  Problem problem(shape, Distribution::kOutliers);
+  Problem problem(shape, Distribution::kGaussian);
   const auto expected =
       problem.Run(Alone(), {problem.Part(0, 0, shape.num_tokens)}, kSplitKeys, kWindow);
   const auto tail_from = [&](int64_t begin, int64_t lost) {
