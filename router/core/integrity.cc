@@ -33,7 +33,9 @@ absl::Status CheckResidency(const WorkerLease& lease, const Residency& residency
   const Sequence& owner = *residency.owner;
   if (residency.num_computed >= owner.num_tokens()) return fail("computed its last token");
   if (residency.min_known < owner.num_tokens()) return fail("knows less than was acknowledged");
-  if (residency.planned_known < residency.min_known) return fail("planned less than it will know");
+  if (residency.planned_known < std::min(residency.min_known, owner.max_total_tokens)) {
+    return fail("planned less than it will know");
+  }
   if (residency.planned_known > owner.max_total_tokens) return fail("planned beyond its limit");
   if (residency.rows_in_flight == 0 && (residency.planned_known != owner.num_tokens() ||
                                         residency.planned_computed != residency.num_computed)) {

@@ -21,6 +21,20 @@ constexpr absl::Duration kReleaseDelay = absl::Milliseconds(10);
 constexpr uint32_t kDecodesToGrowFor = 8;
 constexpr uint64_t kMinAvailablePerBlock = 8;
 
+// Counts a row of the sequence as in flight.
+void CountRow(const Sequence& sequence, Residency& residency, const RowRecord& row) {
+  ++residency.rows_in_flight;
+  if (row.max_kept == 0) {
+    residency.planned_computed += row.num_tokens;
+    return;
+  }
+  residency.min_known += row.min_kept;
+  residency.max_kept_in_flight += row.max_kept;
+  residency.planned_known =
+      std::min(residency.planned_known + row.max_kept, sequence.max_total_tokens);
+  residency.planned_computed = residency.planned_known - 1;
+}
+
 }  // namespace
 
 Planner::Planner(SchedulerState& state, Instant now)
@@ -110,7 +124,6 @@ uint32_t Planner::NumBlocksToGrowTo(const Sequence& sequence, uint32_t num_decod
 
 // Call only if its blocks cover a decode without drafts.
 uint32_t Planner::NumDrafts(const Sequence& sequence) const {
-  if (max_drafts_ == 0) return 0;
   const Residency& residency = *sequence.running();
   // The last token is sampled, so it need not be drafted.
   const uint32_t num_drafts =
@@ -151,9 +164,10 @@ uint32_t Planner::ChooseIterations() const {
 
 void Planner::ReserveDecodeBlocks() {
   uint32_t num_wanted = iterations_ + max_drafts_;
+  // Nearly every sequence has its blocks, so that is asked first.
   const auto has_blocks = [this, num_wanted](const Sequence* sequence) {
-    return !MayRun(*sequence) || !Decodes(*sequence) ||
-           NumBlocksToGrowTo(*sequence, num_wanted) == 0;
+    return NumBlocksToGrowTo(*sequence, num_wanted) == 0 || !MayRun(*sequence) ||
+           !Decodes(*sequence);
   };
   if (std::ranges::all_of(population_.running(), has_blocks)) return;
   BlockCountByGroup missing = CountMissing(num_wanted);
@@ -243,7 +257,7 @@ absl::Status Planner::TooLargeForWorker(const Sequence& sequence, uint32_t num_b
 void Planner::PlanDecodes() {
   for (Sequence* sequence : population_.running()) {
     if (MayRun(*sequence) && Decodes(*sequence) && HasBlocks(*sequence)) {
-      AddRow(*sequence, 1, NumDrafts(*sequence));
+      AddRow(*sequence, 1, max_drafts_ == 0 ? 0 : NumDrafts(*sequence));
     }
   }
 }
@@ -283,7 +297,7 @@ void Planner::PlanPrefills() {
   std::vector<Sequence*> chunked;
   for (Sequence* sequence : population_.running()) {
     // A suspect runs alone (PlanRunningSuspect), also if it lacked blocks there.
-    if (!MayRun(*sequence) || Decodes(*sequence) || sequence->suspect()) continue;
+    if (Decodes(*sequence) || !MayRun(*sequence) || sequence->suspect()) continue;
     chunked.push_back(sequence);
   }
   uint32_t budget = PrefillBudget(chunked);
@@ -349,19 +363,6 @@ void Planner::AddRow(Sequence& sequence, uint32_t num_tokens, uint32_t num_draft
                           .min_kept = min_kept,
                           .max_kept = max_kept});
   CountRow(sequence, residency, record_.rows.back());
-}
-
-void Planner::CountRow(const Sequence& sequence, Residency& residency, const RowRecord& row) {
-  ++residency.rows_in_flight;
-  if (row.max_kept == 0) {
-    residency.planned_computed += row.num_tokens;
-    return;
-  }
-  residency.min_known += row.min_kept;
-  residency.max_kept_in_flight += row.max_kept;
-  residency.planned_known =
-      std::min(residency.planned_known + row.max_kept, sequence.max_total_tokens);
-  residency.planned_computed = residency.planned_known - 1;
 }
 
 // Charges each position of a prompt once. Positions that were cached, or that a restart computes

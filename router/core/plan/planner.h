@@ -110,8 +110,6 @@ class Planner {
   // group with a window; 0, and no row, if there is none.
   uint32_t AddChunk(Sequence& sequence, uint32_t max_tokens);
   void AddRow(Sequence& sequence, uint32_t num_tokens, uint32_t num_drafts = 0);
-  // Counts a row of the sequence as in flight.
-  static void CountRow(const Sequence& sequence, Residency& residency, const RowRecord& row);
   void Charge(Sequence& sequence, uint32_t start, uint32_t num_tokens);
   StepPlan Commit();
 

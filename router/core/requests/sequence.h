@@ -33,7 +33,7 @@ struct Residency {
   uint32_t num_computed = 0;  // leading positions whose KV is acknowledged
   uint32_t planned_computed = 0;
   uint32_t planned_known = 0;  // tokens, prompt included
-  uint32_t min_known = 0;
+  uint32_t min_known = 0;      // may lie behind the end: the last rows in flight are inert then
   uint32_t max_kept_in_flight = 0;  // tokens that the rows in flight may keep in all
   uint32_t rows_in_flight = 0;
   uint32_t first_prompt_logprob = 0;  // as sent in `started`

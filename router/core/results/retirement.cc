@@ -11,6 +11,29 @@
 
 namespace lockstep::router {
 
+namespace {
+
+// The row is no longer in flight. The bounds come down by what the row could have kept and did not,
+// and go up by what it kept for sure. Every kept token except the last was also an input, so its KV
+// is computed. A row that waits computes its last token again.
+void CountRow(const Sequence& sequence, Residency& residency, const RowRecord& row,
+              uint32_t num_kept) {
+  if (row.max_kept == 0) {
+    residency.num_computed += row.num_tokens;
+    return;
+  }
+  residency.num_computed += row.num_tokens + num_kept - 1;
+  residency.max_kept_in_flight -= row.max_kept;
+  if (num_kept == row.max_kept && num_kept == row.min_kept) return;
+  residency.min_known += num_kept;
+  residency.min_known -= row.min_kept;
+  residency.planned_known =
+      std::min(sequence.num_tokens() + residency.max_kept_in_flight, sequence.max_total_tokens);
+  residency.planned_computed = residency.planned_known - 1;
+}
+
+}  // namespace
+
 Retirement::Retirement(SchedulerState& state, Instant now)
     : state_(state), population_(state.population), lease_(*state.lease), now_(now) {}
 
@@ -100,24 +123,6 @@ void Retirement::ApplyRow(const RowRecord& row, RowOutcome* outcome) {
     lease_.kv.DropBehind(residency.blocks, residency.num_computed);
   }
   EndIfTold(sequence, told);
-}
-
-// The bounds come down by what the row could have kept and did not, and go up by what it kept for
-// sure. Every kept token except the last was also an input, so its KV is computed. A row that waits
-// computes its last token again.
-void Retirement::CountRow(const Sequence& sequence, Residency& residency, const RowRecord& row,
-                          uint32_t num_kept) {
-  residency.num_computed += row.num_tokens;
-  if (row.max_kept == 0) return;
-  residency.num_computed += num_kept;
-  residency.num_computed -= 1;
-  residency.max_kept_in_flight -= row.max_kept;
-  if (num_kept == row.max_kept && num_kept == row.min_kept) return;
-  residency.min_known += num_kept;
-  residency.min_known -= row.min_kept;
-  residency.planned_known =
-      std::min(sequence.num_tokens() + residency.max_kept_in_flight, sequence.max_total_tokens);
-  residency.planned_computed = residency.planned_known - 1;
 }
 
 void Retirement::NoteProgress() {

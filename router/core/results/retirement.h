@@ -23,9 +23,6 @@ class Retirement {
   void ObserveTime(const StepRecord& step, absl::Duration compute);
   absl::Status CheckStep(const StepOutcome& outcome) const;
   void ApplyRow(const RowRecord& row, RowOutcome* outcome);
-  // The row is no longer in flight.
-  static void CountRow(const Sequence& sequence, Residency& residency, const RowRecord& row,
-                       uint32_t num_kept);
   void NoteProgress();
   void TakePromptLogprobs(const RowRecord& row, RowOutcome& outcome);
   void TakeTokens(Sequence& sequence, RowOutcome& outcome);

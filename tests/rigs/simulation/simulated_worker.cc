@@ -279,13 +279,14 @@ void SimulatedWorker::RunRow(uint32_t slot_index, uint32_t num_tokens, uint32_t 
   slot.num_computed += num_tokens;
   LOCKSTEP_CHECK(slot.num_computed <= slot.num_known, "slot {} computes what it does not know",
                  slot_index);
+  const uint32_t num_drafted = std::min(draft_limit, slot.max_total - slot.num_known - 1);
+  const uint32_t num_written = slot.num_computed + num_drafted;
   for (uint32_t group = 0; group < num_groups(); ++group) {
-    LOCKSTEP_CHECK(slot.num_blocks[group] * options_.block_size_tokens >= slot.num_computed,
+    LOCKSTEP_CHECK(slot.num_blocks[group] * options_.block_size_tokens >= num_written,
                    "slot {} has {} blocks in group {} for {} tokens", slot_index,
-                   slot.num_blocks[group], group, slot.num_computed);
+                   slot.num_blocks[group], group, num_written);
   }
   if (slot.num_computed < slot.num_known) return;
-  const uint32_t num_drafted = std::min(draft_limit, slot.max_total - slot.num_known - 1);
   const uint32_t num_right = num_drafted > 0 ? random_.In({0, num_drafted}) : 0;
   for (uint32_t i = 0; i <= num_right; ++i) {
     const TokenId token = TokenAfter(slot.text);

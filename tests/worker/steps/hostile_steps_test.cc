@@ -75,7 +75,7 @@ TEST(HostileDraftsTest, NeverCrash) {
       steps.Observe(result);
     }
     EXPECT_GT(num_refused, 400);
-    EXPECT_GT(num_drafted, 100);
+    EXPECT_GT(num_drafted, 30);
   }
 }
 
