@@ -125,7 +125,7 @@ absl::StatusOr<uint64_t> CheckNumerics(ForwardModel& model, const ModelPlan& pla
   if (options.check_reduction_contract) {
     LOCKSTEP_RETURN_IF_ERROR(CheckProbeSchedules(model, window_tokens));
   }
-  return NumericsId(model.info(), kernel_constants, rope_hash, ProbeHash(model, window_tokens));
+  return NumericsId(model.info(), kernel_constants, rope_hash, ProbeHash(model));
 }
 
 }  // namespace lockstep::worker

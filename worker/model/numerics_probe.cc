@@ -84,8 +84,8 @@ uint64_t NumericsId(const ForwardModelInfo& info, std::span<const uint64_t> kern
   return id;
 }
 
-uint64_t ProbeHash(ForwardModel& model, int64_t window_tokens) {
-  const std::vector<TokenId> tokens = ProbeTokens(model.info(), window_tokens);
+uint64_t ProbeHash(ForwardModel& model) {
+  const std::vector<TokenId> tokens = ProbeTokens(model.info(), /*window_tokens=*/0);
   const uint32_t whole = static_cast<uint32_t>(tokens.size());
   const std::vector<float> logits = RunInSteps(model, tokens, {&whole, 1});
   return Hash64(std::as_bytes(std::span(logits)));

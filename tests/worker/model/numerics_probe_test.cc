@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -44,8 +45,9 @@ class RecordingModel final : public ForwardModel {
   }
 
   const ForwardModelInfo& info() const override { return info_; }
-  void Forward(const ForwardBatch& batch, std::span<float>) override {
-    num_tokens = batch.token_ids.size();
+  void Forward(const ForwardBatch& batch, std::span<float> logits) override {
+    std::ranges::fill(logits, 0.0f);
+    num_tokens = std::max(num_tokens, batch.token_ids.size());
     const auto tables = batch.rows.front().block_tables;
     block_tables.assign(tables.begin(), tables.end());
   }
@@ -60,21 +62,26 @@ class RecordingModel final : public ForwardModel {
 TEST(NumericsProbeTest, EveryGroupHasATableOfBlocksInItsPool) {
   RecordingModel model({{.num_blocks = 64, .dtype = "bf16"},
                         {.num_blocks = 3, .window_tokens = 20, .dtype = "bf16"}});
-  ProbeHash(model, 20);
+  ProbeHash(model);
   EXPECT_EQ(model.num_tokens, 48u);
   EXPECT_THAT(model.block_tables, ElementsAre(ElementsAre(0u, 1u, 2u), ElementsAre(0u, 1u, 2u)));
 }
 
-TEST(NumericsProbeTest, ThePromptPassesAWindowThatAStepHasRoomFor) {
+// The prompt of the check passes a window that a step has room for. That of the numerics id does
+// not depend on the size of a step.
+TEST(NumericsProbeTest, PromptsAndWindows) {
+  const auto tokens_of_check = [](int64_t window_tokens) {
+    RecordingModel model({{.num_blocks = 64, .dtype = "bf16"}});
+    EXPECT_TRUE(CheckProbeSchedules(model, window_tokens).ok());
+    return model.num_tokens;
+  };
+  EXPECT_EQ(tokens_of_check(0), 160u);
+  EXPECT_EQ(tokens_of_check(40), 160u) << "it passes the window as it is";
+  EXPECT_EQ(tokens_of_check(448), 512u);
+  EXPECT_EQ(tokens_of_check(449), 160u) << "a longer prompt would not pass the window either";
   RecordingModel model({{.num_blocks = 64, .dtype = "bf16"}});
   ProbeHash(model);
   EXPECT_EQ(model.num_tokens, 160u);
-  ProbeHash(model, 40);
-  EXPECT_EQ(model.num_tokens, 160u) << "it passes the window as it is";
-  ProbeHash(model, 448);
-  EXPECT_EQ(model.num_tokens, 512u);
-  ProbeHash(model, 449);
-  EXPECT_EQ(model.num_tokens, 160u) << "a longer prompt would not pass the window either";
 }
 
 TEST(NumericsProbeTest, LogitsThatAreNoNumbersAreRefused) {
