@@ -1,6 +1,7 @@
 // Which layers of a config.json have a window.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -137,6 +138,17 @@ TEST_F(WindowConfigTest, KindsAreListedOnlyWhereLayersDiffer) {
   ASSERT_THAT(config, IsOk());
   EXPECT_THAT(config->layer_kinds, ElementsAre(local, full));
   EXPECT_THAT(config->kind_of_layer, ElementsAre(0, 1, 0));
+}
+
+TEST_F(WindowConfigTest, WithoutMaxWindowLayersTheFirst28LayersReadAll) {
+  const absl::StatusOr<ModelConfig> config = ReadJsonConfig(
+      With(Qwen2Json(),
+           {{"num_hidden_layers", 30}, {"use_sliding_window", true}, {"sliding_window", 32}}));
+  ASSERT_THAT(config, IsOk());
+  const std::vector<uint32_t> windows = WindowsOf(*config);
+  EXPECT_EQ(std::count(windows.begin(), windows.begin() + 28, 0u), 28);
+  EXPECT_EQ(windows[28], 32u);
+  EXPECT_EQ(windows[29], 32u);
 }
 
 // A window is compared with the context that the scaling of positions gives.
