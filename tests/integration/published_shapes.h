@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "tests/integration/invariance_check.h"
+#include "tests/integration/invariance/invariance_check.h"
 
 namespace lockstep::testing {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tests/common/temp_folder.h"
-#include "tests/integration/invariance_check.h"
+#include "tests/integration/invariance/invariance_check.h"
 #include "tests/integration/published_shapes.h"
 #include "tests/support/cuda_test.h"
 #include "tests/support/rank_devices.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "tests/common/temp_folder.h"
-#include "tests/integration/invariance_check.h"
+#include "tests/integration/invariance/invariance_check.h"
 #include "tests/worker/model/divisible_shape.h"
 
 namespace lockstep::testing {

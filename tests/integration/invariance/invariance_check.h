@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/integration/invariance_workload.h"
+#include "tests/integration/invariance/invariance_workload.h"
 
 namespace lockstep::testing {
 

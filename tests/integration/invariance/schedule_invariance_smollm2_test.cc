@@ -1,7 +1,7 @@
 // The schedule-invariance test on a real model; see schedule_invariance_test.cc.
 #include <gtest/gtest.h>
 
-#include "tests/integration/invariance_check.h"
+#include "tests/integration/invariance/invariance_check.h"
 
 namespace lockstep::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/integration/invariance_workload.h"
+#include "tests/integration/invariance/invariance_workload.h"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "tests/integration/invariance_check.h"
+#include "tests/integration/invariance/invariance_check.h"
 #include "tests/integration/published_shapes.h"
 #include "tests/support/cuda_test.h"
 #include "worker/cuda/forward_model.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/hash.h"
-#include "tests/integration/invariance_check.h"
+#include "tests/integration/invariance/invariance_check.h"
 #include "worker/cpu/load_model.h"
 #include "worker/steps/drafter.h"
 

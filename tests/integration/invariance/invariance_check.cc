@@ -1,4 +1,4 @@
-#include "tests/integration/invariance_check.h"
+#include "tests/integration/invariance/invariance_check.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tests/integration/invariance_check.h"
+#include "tests/integration/invariance/invariance_check.h"
 
 namespace lockstep::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/integration/invariance_check.h"
+#include "tests/integration/invariance/invariance_check.h"
 #include "tests/support/fake_forward_model.h"
 
 namespace lockstep::testing {
