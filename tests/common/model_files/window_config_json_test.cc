@@ -163,6 +163,7 @@ TEST_F(WindowConfigTest, AWindowOfTheUnscaledContextIsAWindow) {
   ASSERT_THAT(config, IsOk());
   EXPECT_EQ(config->max_context_tokens, 8192u);
   EXPECT_THAT(WindowsOf(*config), ElementsAre(2048, 2048, 2048));
+  ASSERT_EQ(config->layer_kinds.size(), 1u);
   EXPECT_EQ(config->layer_kinds[0].rope, config->rope);
 }
 
@@ -230,6 +231,7 @@ TEST_F(WindowConfigTest, AFamilyMayRotateLayersWithAWindowDifferently) {
   // A window of the whole context is none. The rotation still differs.
   config = ReadJsonConfig(With(base, {{"sliding_window", 4096}, {"rope_local_base_freq", 20}}));
   ASSERT_THAT(config, IsOk());
+  ASSERT_EQ(config->layer_kinds.size(), 2u);
   EXPECT_EQ(config->layer_kinds[0], (LayerKindConfig{.window_tokens = 0, .rope = {.theta = 20.0}}));
 
   EXPECT_THAT(ReadJsonConfig(With(base, {{"rope_local_base_freq", 0}})),
