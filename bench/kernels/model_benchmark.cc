@@ -128,6 +128,10 @@ absl::Status Run() {
   if (setup.context + setup.decode_steps > model->info().max_context_tokens) {
     return InvalidArgument("the model's context is {} tokens", model->info().max_context_tokens);
   }
+  if (model->info().kv_groups.size() > 1) {
+    return InvalidArgument("the model has {} KV groups, this program measures models with one",
+                           model->info().kv_groups.size());
+  }
   std::vector<double> prefill;
   std::vector<double> decode;
   for (uint32_t i = 0; i < std::max(absl::GetFlag(FLAGS_repetitions), 1u); ++i) {

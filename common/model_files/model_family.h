@@ -79,8 +79,8 @@ enum class WindowLayers {
 };
 
 // How config.json says windows. All families read the list layer_types, of "full_attention" and
-// "sliding_attention", and sliding_window, the number of tokens. Null is no window. GGUF files of
-// families with kAll or kPattern are refused, because nothing reads windows there.
+// "sliding_attention", and sliding_window, the number of tokens. Null is no window, and an error
+// if a layer has one. GGUF files of families with kAll or kPattern are refused: see model-files.md.
 struct WindowRule {
   WindowLayers layers = WindowLayers::kNone;
   bool needs_switch = false;       // sliding_window counts only if use_sliding_window is true

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/model_files/config/model_config_parts.h"
 #include "common/model_files/model_config.h"
 #include "common/model_files/model_family.h"
 #include "common/shown_text.h"
