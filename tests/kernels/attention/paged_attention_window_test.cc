@@ -17,7 +17,7 @@ namespace {
 
 // Around the sizes of blocks (16), of tiles of keys (64), and of splits (here 64 and 128).
 #ifdef LOCKSTEP_SANITIZED
-constexpr int64_t kWindows[] = {1, 17, 65, 512};
+constexpr int64_t kWindows[] = {17, 65};
 #else
 constexpr int64_t kWindows[] = {1, 2, 15, 16, 17, 32, 33, 63, 64, 65, 100, 128, 129, 512};
 #endif
