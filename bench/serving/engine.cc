@@ -37,11 +37,8 @@ void Expect(const absl::Status& status) { LOCKSTEP_CHECK(status.ok(), "{}", Mess
 router::KvGroups GroupsOf(const worker::ForwardModelInfo& info) {
   router::KvGroups groups;
   for (const worker::KvGroupInfo& group : info.kv_groups) {
-    groups.push_back({.block_size_tokens = info.block_size_tokens,
-                      .num_blocks = group.num_blocks,
-                      .retention = group.window_tokens > 0 ? router::Retention::kWindow
-                                                           : router::Retention::kAll,
-                      .window_tokens = group.window_tokens});
+    groups.push_back(
+        router::MakeKvGroup(info.block_size_tokens, group.num_blocks, group.window_tokens));
   }
   return groups;
 }

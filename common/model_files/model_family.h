@@ -72,7 +72,7 @@ struct ConfigKeys {
 
 // Which layers have a window, where config.json has no layer_types.
 enum class WindowLayers {
-  kNone,     // files of the family have no windows: one that is shorter than the context is refused
+  kNone,     // none; a file with a window that is shorter than the context is refused
   kAll,      // as in Ministral
   kLatter,   // those from max_window_layers on, as in Qwen
   kPattern,  // all but every sliding_window_pattern-th, as in Gemma 3
@@ -114,8 +114,8 @@ struct ModelFamily {
   TensorNames gguf = {};
 };
 
-// The families in families/registry.cc, and those that were registered since. The span holds until
-// the next call of RegisterModelFamily.
+// The families of families/registry.cc, then those that RegisterModelFamily added. A further call
+// of RegisterModelFamily invalidates the span.
 std::span<const ModelFamily* const> ModelFamilies();
 // By name; null: there is none.
 const ModelFamily* FindModelFamily(std::string_view name);

@@ -65,11 +65,8 @@ void CheckIdentity(const worker::v1::DescribeResponse& description, const Expect
 KvGroups GroupsOf(const worker::v1::DescribeResponse& description) {
   KvGroups groups;
   for (const worker::v1::KvGroup& group : description.kv_groups()) {
-    const bool has_window = group.window_tokens() > 0;
-    groups.push_back({.block_size_tokens = group.block_size_tokens(),
-                      .num_blocks = group.num_blocks(),
-                      .retention = has_window ? Retention::kWindow : Retention::kAll,
-                      .window_tokens = group.window_tokens()});
+    groups.push_back(
+        MakeKvGroup(group.block_size_tokens(), group.num_blocks(), group.window_tokens()));
   }
   return groups;
 }

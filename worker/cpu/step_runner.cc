@@ -194,7 +194,7 @@ void CpuStepRunner::TakeLogits(const LogitsUse& use, std::span<float> logits,
   ReportError(use.slot, status, *result);
 }
 
-// The logits are those of the slot's text if its last known token is the one that was computed.
+// A draft's logits count only if the draft became the slot's last known token.
 bool CpuStepRunner::MaySample(const LogitsUse& use) const {
   const Slot& slot = table_[use.slot];
   if (slot.num_known() != use.position || slot.known_tokens().back() != use.input) return false;

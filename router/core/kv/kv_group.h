@@ -38,6 +38,15 @@ struct KvGroup {
   absl::Status Validate() const;
 };
 
+// A group as workers describe it. window_tokens: 0 for a group that keeps all tokens.
+inline KvGroup MakeKvGroup(uint32_t block_size_tokens, uint32_t num_blocks,
+                           uint32_t window_tokens) {
+  return {.block_size_tokens = block_size_tokens,
+          .num_blocks = num_blocks,
+          .retention = window_tokens > 0 ? Retention::kWindow : Retention::kAll,
+          .window_tokens = window_tokens};
+}
+
 // The groups of a worker. Most have one.
 using KvGroups = absl::InlinedVector<KvGroup, 1>;
 // UNIMPLEMENTED names what no code does yet.

@@ -32,8 +32,8 @@ struct RunRow {
   // token that the worker knows, the row samples a token. It then samples another with every
   // further decode iteration.
   uint32_t num_tokens = 0;
-  // How many tokens the worker may draft for the row. It keeps those that it would have sampled
-  // anyway, so the row keeps 1 to max_drafts + 1 tokens. 0 unless the row decodes.
+  // How many tokens the worker may draft for the row. 0 unless the row decodes. The worker keeps
+  // the drafts that equal what it samples, and one token more: 1 to max_drafts + 1 tokens in all.
   uint32_t max_drafts = 0;
   std::vector<GroupBlocks> new_blocks;  // appended to the slot's tables before the step
 };

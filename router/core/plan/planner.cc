@@ -156,7 +156,7 @@ uint32_t Planner::ChooseIterations() const {
     if (!MayRun(*sequence)) continue;
     if (!Decodes(*sequence)) return 1;
     longest = std::max(longest, sequence->max_total_tokens - sequence->running()->min_known);
-    // An iteration runs ahead of the one before it.
+    // A second iteration would start before the result of the first one is known.
     if (sequence->max_rows_in_flight != kNoRowLimit) return 1;
   }
   return state_.budget.DecodeIterations(std::min(bound, longest));

@@ -67,11 +67,8 @@ router::WorkerLimits RoomyLimits(const worker::ForwardModelInfo& info) {
   router::WorkerLimits limits;
   limits.kv_groups.clear();
   for (const worker::KvGroupInfo& group : info.kv_groups) {
-    limits.kv_groups.push_back({.block_size_tokens = info.block_size_tokens,
-                                .num_blocks = group.num_blocks,
-                                .retention = group.window_tokens > 0 ? router::Retention::kWindow
-                                                                     : router::Retention::kAll,
-                                .window_tokens = group.window_tokens});
+    limits.kv_groups.push_back(
+        router::MakeKvGroup(info.block_size_tokens, group.num_blocks, group.window_tokens));
   }
   limits.max_slots = 64;
   limits.max_step_tokens = info.max_step_tokens;

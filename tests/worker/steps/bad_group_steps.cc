@@ -14,7 +14,7 @@ std::vector<BadStep> BadGroupStarts() {
                      [spoil](v1::StepRequest& step) { spoil(*step.mutable_started(0)); },
                      "started[0]: " + std::move(message)});
   };
-  // 62 known tokens, of which so many are computed.
+  // Gives the slot 62 known tokens. The first `num_computed` of them are computed.
   const auto lengthen = [](Started& s, uint32_t num_computed) {
     const v1::StartedSlot longer =
         MakeStarted(5, MakeTokens(62, kBadStepVocabSize, 1), BlockRange(20, 16), 64);

@@ -15,7 +15,8 @@ worker::v1::SlotSampling GreedySampling(uint32_t max_total_tokens);
 worker::v1::StartedSlot MakeStarted(SlotId slot, const std::vector<TokenId>& tokens,
                                     const std::vector<BlockId>& blocks, uint32_t max_total_tokens);
 
-// The blocks of the next KV group after those that `started` has.
+// Adds the blocks of one more KV group to `started`. `first`: place of the first block in its
+// table.
 void AddGroupBlocks(worker::v1::StartedSlot& started, uint32_t first,
                     const std::vector<BlockId>& blocks);
 
