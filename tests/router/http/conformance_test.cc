@@ -354,7 +354,8 @@ TEST_F(ConformanceTest, WhatABodyBecomesIsBounded) {
     EXPECT_TRUE(bomb.status == 413 || bomb.status == 429) << bomb.status << bomb.body;
   }
   EXPECT_EQ(Text(Post(kCompletionPath, kTwoTokens)), Continuation(2, 2));
-  EXPECT_EQ(http_->held_bytes(), 0u);
+  // A client may have read all of an answer before its server has noted that it is written.
+  Eventually("the memory of every request is given back", [&] { return http_->held_bytes() == 0; });
   ExpectEverythingBack();
 }
 
