@@ -14,7 +14,7 @@
 #include "router/http/browser_policy.h"
 #include "router/http/gateway.h"
 #include "router/http/http_stream.h"
-#include "router/http/reply_exchange.h"
+#include "router/http/exchanges/reply_exchange.h"
 
 namespace lockstep::router {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "common/net/http_host.h"
 #include "common/status.h"
-#include "router/http/reply_exchange.h"
+#include "router/http/exchanges/reply_exchange.h"
 #include "router/serving/validation/field_checks.h"
 
 namespace lockstep::router {

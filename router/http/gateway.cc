@@ -15,11 +15,11 @@
 #include "common/status.h"
 #include "common/version.h"
 #include "router/engine/vllm_metrics.h"
-#include "router/http/body_decoder.h"
-#include "router/http/generate_exchange.h"
-#include "router/http/openai_json/answer_json.h"
-#include "router/http/openai_json/openai_error.h"
-#include "router/http/text_exchange.h"
+#include "router/http/exchanges/body_decoder.h"
+#include "router/http/exchanges/generate_exchange.h"
+#include "router/http/dialects/openai/openai_dialects.h"
+#include "router/http/dialects/openai/openai_error.h"
+#include "router/http/exchanges/text_exchange.h"
 #include "router/http/tokenizer_info.h"
 #include "router/page/page_files.h"
 #include "router/serving/validation/field_checks.h"
@@ -133,8 +133,8 @@ OpenAiError UnknownPath(std::string_view path) {
 
 void ReplyStatus(const absl::Status& status, absl::Duration retry_after, ReplyExchange& exchange) {
   std::string body;
-  OpenAiError::Of(status, ApiKind::kCompletion).AppendJson(body);
-  exchange.Reply(ErrorHead(status, ApiKind::kCompletion, retry_after), std::move(body));
+  OpenAiError::Of(status).AppendJson(body);
+  exchange.Reply(ErrorHead(status, retry_after), std::move(body));
 }
 
 // What clients of older APIs look for: everybody may ask for samples, and for nothing else.
@@ -284,11 +284,11 @@ std::shared_ptr<Exchange> Gateway::HandlePost(HttpRequest request,
                                               std::shared_ptr<const Tenant> tenant,
                                               std::shared_ptr<OutputSignal> signal) {
   if (request.path == "/v1/completions") {
-    return GenerateExchange::Start(context_, {ApiKind::kCompletion, std::move(tenant)},
+    return GenerateExchange::Start(context_, {CompletionDialect(), std::move(tenant)},
                                    std::move(request), std::move(signal));
   }
   if (request.path == "/v1/chat/completions") {
-    return GenerateExchange::Start(context_, {ApiKind::kChat, std::move(tenant)},
+    return GenerateExchange::Start(context_, {ChatDialect(), std::move(tenant)},
                                    std::move(request), std::move(signal));
   }
   const TextKind kind = request.path == "/tokenize" ? TextKind::kTokenize : TextKind::kDetokenize;

@@ -8,7 +8,7 @@
 #include "router/front/connection/exchange.h"
 #include "router/front/connection/output_signal.h"
 #include "router/http/browser_policy.h"
-#include "router/http/reply_exchange.h"
+#include "router/http/exchanges/reply_exchange.h"
 #include "router/http/status_json.h"
 #include "router/serving/calls/api_context.h"
 

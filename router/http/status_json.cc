@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "common/version.h"
-#include "router/http/openai_json/json_writer.h"
+#include "router/http/json/json_writer.h"
 
 namespace lockstep::router {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "router/http/openai_json/json_writer.h"
+#include "router/http/json/json_writer.h"
 
 namespace lockstep::router {
 namespace {

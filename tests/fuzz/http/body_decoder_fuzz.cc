@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "common/check.h"
-#include "router/http/body_decoder.h"
+#include "router/http/exchanges/body_decoder.h"
 #include "router/limits/byte_budget.h"
 
 namespace lockstep::router {

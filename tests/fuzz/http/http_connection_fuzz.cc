@@ -18,7 +18,7 @@
 #include "common/check.h"
 #include "router/front/http1/http_connection.h"
 #include "router/front/serve_connection.h"
-#include "router/http/reply_exchange.h"
+#include "router/http/exchanges/reply_exchange.h"
 #include "tests/router/front/scripted_gateway.h"
 
 namespace lockstep::router {

@@ -10,9 +10,10 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "router/http/openai_json/answer_writer.h"
-#include "router/http/openai_json/openai_error.h"
-#include "router/http/openai_json/openai_request.h"
+#include "router/http/dialects/openai/openai_error.h"
+#include "router/http/dialects/openai/openai_request.h"
+#include "router/http/dialects/openai/openai_writer.h"
+#include "router/http/dialects/openai/text_queries.h"
 #include "tests/router/serving/byte_tokenizer.h"
 
 namespace lockstep::router {
@@ -27,8 +28,8 @@ void CheckJson(std::string_view text) {
   LOCKSTEP_CHECK(nlohmann::json::accept(text), "no JSON: {}", text);
 }
 
-void CheckRefusal(const absl::Status& status, ApiKind kind) {
-  const OpenAiError error = OpenAiError::Of(status, kind);
+void CheckRefusal(const absl::Status& status, const AnswerFormat& format) {
+  const OpenAiError error = OpenAiError::Of(status, format.field_names);
   LOCKSTEP_CHECK(error.http_status == 400, "{} for {}", error.http_status, Message(status));
   std::string json;
   error.AppendJson(json);
@@ -62,16 +63,16 @@ std::vector<v1::GenerateResponse> Answer(std::string_view seed, uint32_t num_sam
   return messages;
 }
 
-void WriteAnswer(const OpenAiRequest& request, std::string_view seed) {
+void WriteAnswer(const OpenAiRequest& request, const AnswerFormat& format, std::string_view seed) {
   const ByteTokenizer tokenizer;
-  const auto writer = AnswerWriter::Make(
-      {.id = "id", .model = "m", .options = request.options, .tokenizer = &tokenizer}, request);
+  const auto writer = OpenAiWriter::Make(
+      {.id = "id", .facts = {.model = "m", .tokenizer = &tokenizer}, .format = &format}, request);
   std::string out;
   for (uint32_t prompt = 0; prompt < request.prompts.size(); ++prompt) {
     writer->Add(prompt, Answer(seed, request.options.num_samples), out);
   }
   writer->Finish(out);
-  if (!request.options.stream) return CheckJson(out);
+  if (!request.stream) return CheckJson(out);
   constexpr std::string_view kPrefix = "data: ";
   for (size_t at = 0; at < out.size();) {
     const size_t end = out.find("\n\n", at);
@@ -87,32 +88,32 @@ void WriteAnswer(const OpenAiRequest& request, std::string_view seed) {
   }
 }
 
-void RunGenerate(std::string_view body, ApiKind kind) {
+void RunGenerate(std::string_view body, const AnswerFormat& format) {
   const absl::StatusOr<OpenAiRequest> request =
-      kind == ApiKind::kChat ? ParseChatRequest(body) : ParseCompletionRequest(body);
-  if (!request.ok()) return CheckRefusal(request.status(), kind);
+      &format == &ChatFormat() ? ParseChatRequest(body) : ParseCompletionRequest(body);
+  if (!request.ok()) return CheckRefusal(request.status(), format);
   LOCKSTEP_CHECK(!request->prompts.empty() && request->prompts.size() <= kMaxPromptsPerRequest,
                  "{} prompts", request->prompts.size());
   // More than that is refused by what comes behind.
   if (request->options.num_samples > kMaxSamples) return;
-  WriteAnswer(*request, body);
+  WriteAnswer(*request, format, body);
 }
 
 void Run(std::string_view input) {
   const std::string_view body = input.substr(1);
   switch (input[0] % 4) {
     case 0:
-      return RunGenerate(body, ApiKind::kCompletion);
+      return RunGenerate(body, CompletionFormat());
     case 1:
-      return RunGenerate(body, ApiKind::kChat);
+      return RunGenerate(body, ChatFormat());
     case 2:
       if (const auto query = ParseTokenizeRequest(body); !query.ok()) {
-        CheckRefusal(query.status(), ApiKind::kCompletion);
+        CheckRefusal(query.status(), CompletionFormat());
       }
       return;
     default:
       if (const auto request = ParseDetokenizeRequest(body); !request.ok()) {
-        CheckRefusal(request.status(), ApiKind::kCompletion);
+        CheckRefusal(request.status(), CompletionFormat());
       }
       return;
   }

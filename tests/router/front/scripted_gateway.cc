@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "router/http/reply_exchange.h"
+#include "router/http/exchanges/reply_exchange.h"
 
 namespace lockstep::testing {
 namespace {

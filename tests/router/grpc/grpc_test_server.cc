@@ -5,7 +5,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "router/front/serve_connection.h"
-#include "router/http/reply_exchange.h"
+#include "router/http/exchanges/reply_exchange.h"
 
 namespace lockstep::testing {
 

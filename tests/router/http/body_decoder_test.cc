@@ -1,4 +1,4 @@
-#include "router/http/body_decoder.h"
+#include "router/http/exchanges/body_decoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

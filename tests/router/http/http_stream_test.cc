@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "router/front/connection/http_metrics.h"
-#include "router/http/reply_exchange.h"
+#include "router/http/exchanges/reply_exchange.h"
 #include "router/limits/byte_budget.h"
 
 // One request over HTTP/2, with the frames already taken apart.

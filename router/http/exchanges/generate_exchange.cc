@@ -1,0 +1,405 @@
+#include "router/http/exchanges/generate_exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/instant.h"
+#include "common/runtime/heap.h"
+#include "common/runtime/release_memory.h"
+#include "common/status.h"
+#include "router/http/json/unknown_fields.h"
+#include "router/serving/calls/call_trace.h"
+#include "router/serving/calls/generate_call.h"
+#include "router/serving/calls/output_memory.h"
+#include "router/serving/calls/system_fingerprint.h"
+
+namespace lockstep::router {
+
+namespace v1 = lockstep::v1;
+
+// One prompt of an exchange. The exchange may be gone before it.
+class HttpGenerateCall final : public GenerateCall {
+ public:
+  HttpGenerateCall(ApiContext& context, std::weak_ptr<GenerateExchange> exchange, uint32_t prompt,
+                   Origin origin)
+      : GenerateCall(context, std::move(origin)), exchange_(std::move(exchange)), prompt_(prompt) {}
+
+ private:
+  void StartWrite(std::vector<v1::GenerateResponse> messages) override {
+    using Delivery = GenerateExchange::Delivery;
+    const Delivery delivery = Deliver(messages);
+    if (delivery != Delivery::kPending) OnWriteDone(delivery == Delivery::kDone);
+  }
+  absl::StatusCode StartLastWrite(std::vector<v1::GenerateResponse> messages) override {
+    Deliver(messages);
+    End(absl::OkStatus());
+    return absl::StatusCode::kOk;  // if the exchange failed, it has ended the trace
+  }
+  void End(const absl::Status& status) override {
+    if (const auto exchange = exchange_.lock()) exchange->OnCallEnd(prompt_, status);
+  }
+
+  GenerateExchange::Delivery Deliver(std::span<const v1::GenerateResponse> messages) {
+    const std::shared_ptr<GenerateExchange> exchange = exchange_.lock();
+    if (exchange == nullptr) return GenerateExchange::Delivery::kGone;
+    return exchange->AddMessages(prompt_, messages);
+  }
+
+  const std::weak_ptr<GenerateExchange> exchange_;
+  const uint32_t prompt_;
+};
+
+namespace {
+
+// Reading a body of this size takes well below a millisecond, so the connection's thread does it;
+// a refusal then does not wait behind others' prompts.
+constexpr size_t kMaxInlineBytes = 32 << 10;
+// A body that was read into more is worth the time to give that back to the system.
+constexpr size_t kMaxKeptBytes = 16 << 20;
+// Calls go on while no more than this waits for the connection, and need not be woken by it.
+constexpr size_t kMaxWaitingBytes = 16 << 10;
+// Streams count in such pieces, so that an event seldom changes what they hold.
+constexpr size_t kStreamPieceBytes = 4 << 10;
+
+}  // namespace
+
+std::shared_ptr<GenerateExchange> GenerateExchange::Start(ApiContext& context, Origin origin,
+                                                          HttpRequest request,
+                                                          std::shared_ptr<OutputSignal> signal) {
+  const auto exchange = std::make_shared<GenerateExchange>(context, std::move(origin),
+                                                           std::move(request), std::move(signal));
+  if (!exchange->Admit()) return exchange;
+  if (exchange->num_body_bytes_ <= kMaxInlineBytes) {
+    exchange->RunStrand();
+  } else {
+    context.encode_pool.Schedule(exchange);
+  }
+  return exchange;
+}
+
+GenerateExchange::GenerateExchange(ApiContext& context, Origin origin, HttpRequest request,
+                                   std::shared_ptr<OutputSignal> signal)
+    : context_(context),
+      dialect_(origin.dialect),
+      tenant_(std::move(origin.tenant)),
+      signal_(std::move(signal)),
+      id_(context.MakeRequestId(context.engine.NextKey())),
+      http_(std::move(request)),
+      num_body_bytes_(http_.body.size()),
+      num_work_bytes_(num_body_bytes_),
+      trace_(BeginTrace()),
+      reading_(http_.answer.ShareOf(NameOf(tenant_.get()))),
+      held_(http_.answer.ShareOf(NameOf(tenant_.get()))) {}
+
+GenerateExchange::~GenerateExchange() = default;
+
+std::shared_ptr<RequestTrace> GenerateExchange::BeginTrace() const {
+  const std::string_view operation = dialect_.operation();
+  std::shared_ptr<RequestTrace> trace =
+      context_.BeginTrace(http_.trace, SpanName(operation, context_.model.id));
+  if (trace == nullptr) return nullptr;
+  trace->Set({{"gen_ai.operation.name", std::string(operation)}, {"http.route", http_.path}});
+  if (!http_.request_id.empty()) {
+    trace->Set({{"http.request.header.x-request-id", std::vector<std::string>{http_.request_id}}});
+  }
+  return trace;
+}
+
+bool GenerateExchange::Admit() {
+  absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> pass =
+      context_.gatekeeper.Admit(tenant_.get(), context_.clock.Now());
+  if (pass.ok()) {
+    pass_ = *std::move(pass);
+    return true;
+  }
+  RouterMetrics::At(context_.metrics.requests_total, pass.status().code()).Increment();
+  Fail(pass.status());
+  return false;
+}
+
+absl::StatusOr<std::unique_ptr<ApiRequest>> GenerateExchange::ReadBody(const std::string& body) {
+  size_t num_read_bytes = 0;
+  const BodyMeter meter = [this, &num_read_bytes](size_t num_bytes) {
+    num_read_bytes = num_bytes;
+    return reading_.Resize(num_bytes);
+  };
+  const BodyReading reading{.meter = meter,
+                            .strict_fields = context_.config.strict_fields,
+                            .limits = context_.config.limits,
+                            .max_context_tokens = context_.Facts().max_context_tokens};
+  absl::StatusOr<std::unique_ptr<ApiRequest>> request = dialect_.ReadBody(body, reading);
+  // It was many small blocks, all of which are free again.
+  if (num_read_bytes > kMaxKeptBytes) ReturnFreedMemory();
+  // The connection counts the body until the answer is sent. Several prompts share some of it.
+  const size_t num_bytes = request.ok() ? (*request)->NumHeldBytes() : 0;
+  const bool granted = reading_.Resize(num_bytes - std::min(num_bytes, num_body_bytes_));
+  if (granted || !request.ok()) return request;
+  return ResourceExhausted("too many bytes of other requests are in transit");
+}
+
+bool GenerateExchange::Decode(std::unique_ptr<BodyDecoder>& decoder, std::string& body) {
+  if (decoder == nullptr) decoder = BodyDecoder::Of(http_, std::move(body), owner());
+  const absl::StatusOr<bool> whole = decoder->Turn();
+  if (!whole.ok()) {
+    decoder.reset();
+    Refuse(whole.status());
+    return false;
+  }
+  if (*whole) {
+    body = decoder->TakeBody();
+    return true;
+  }
+  {
+    MutexLock lock(mutex_);
+    if (over_) {
+      pass_.reset();
+      return false;
+    }
+    decoder_ = std::move(decoder);
+    num_work_bytes_ = BodyDecoder::kTurnBytes;
+  }
+  context_.encode_pool.Schedule(shared_from_this());
+  return false;
+}
+
+void GenerateExchange::RunStrand() {
+  std::string body;
+  std::unique_ptr<BodyDecoder> decoder;
+  {
+    MutexLock lock(mutex_);
+    if (over_) return;
+    begun_ = true;
+    body.swap(http_.body);
+    decoder.swap(decoder_);
+  }
+  if (IsCompressed(http_) && !Decode(decoder, body)) return;
+  absl::StatusOr<std::unique_ptr<ApiRequest>> request = ReadBody(body);
+  ReleaseMemory(body);
+  decoder.reset();
+  if (!request.ok()) return Refuse(request.status());
+  if ((*request)->request_id.empty()) (*request)->SetRequestId(id_);
+  request_ = *std::move(request);
+  StartCalls();
+}
+
+void GenerateExchange::Refuse(const absl::Status& status) {
+  RouterMetrics::At(context_.metrics.requests_total, status.code()).Increment();
+  // The tenant may call again as soon as it knows.
+  pass_.reset();
+  Fail(status);
+}
+
+// A batch that can never be admitted as a whole gets no hint to try again.
+absl::Status GenerateExchange::CheckBatch(
+    const std::vector<std::shared_ptr<HttpGenerateCall>>& calls) const {
+  if (calls.size() < 2) return absl::OkStatus();
+  if (tenant_ != nullptr && tenant_->max_open_requests > 0 &&
+      calls.size() > tenant_->max_open_requests) {
+    return InvalidArgument("prompt: {} prompts, tenant \"{}\" may have {} requests open",
+                           calls.size(), tenant_->name, tenant_->max_open_requests);
+  }
+  uint64_t num_tokens = 0;
+  for (const auto& call : calls) num_tokens += call->estimated_prompt_tokens();
+  return context_.engine.admission().CheckBatch(calls.size(), num_tokens, owner());
+}
+
+void GenerateExchange::StartCalls() {
+  std::vector<std::shared_ptr<HttpGenerateCall>> calls;
+  for (uint32_t prompt = 0; prompt < request_->prompts.size(); ++prompt) {
+    calls.push_back(std::make_shared<HttpGenerateCall>(
+        context_, weak_from_this(), prompt,
+        GenerateCall::Origin{.request = std::shared_ptr<const v1::GenerateRequest>(
+                                 request_, &request_->prompts[prompt]),
+                             .deadline = Instant::InfiniteFuture(),
+                             .tenant = tenant_,
+                             .home = http_.home,
+                             .output_meter = CountIn(http_.answer.memory, NameOf(tenant_.get())),
+                             .trace = trace_,
+                             .follows_in_batch = prompt > 0}));
+  }
+  if (trace_ != nullptr) trace_->SetNumCalls(calls.size());
+  if (const absl::Status status = CheckBatch(calls); !status.ok()) return Refuse(status);
+  // All of them or none: the first that is refused ends the exchange.
+  for (const auto& call : calls) {
+    if (!call->Admit(std::move(pass_))) return;
+  }
+  {
+    MutexLock lock(mutex_);
+    if (over_) return;
+    calls_ = calls;
+  }
+  for (const auto& call : calls) call->Start();
+}
+
+std::unique_ptr<AnswerWriter> GenerateExchange::MakeWriter() const {
+  return dialect_.MakeWriter(
+      {.model = context_.model.id,
+       .system_fingerprint = SystemFingerprint(context_),
+       .created_unix_seconds = absl::ToUnixSeconds(context_.clock.TimeOfDay()),
+       .tokenizer = context_.model.tokenizer.get()},
+      *request_);
+}
+
+HttpHead GenerateExchange::AnswerHead() const {
+  HttpHead head;
+  if (request_->stream) {
+    head.content_type = "text/event-stream; charset=utf-8";
+    head.headers.emplace_back("Cache-Control", "no-cache");
+    // Tells nginx to pass events on at once.
+    head.headers.emplace_back("X-Accel-Buffering", "no");
+  }
+  AddOwnHeaders(head);
+  return head;
+}
+
+void GenerateExchange::AddOwnHeaders(HttpHead& head) const {
+  head.headers.emplace_back("X-Request-Id", http_.request_id.empty() ? id_ : http_.request_id);
+  if (request_ != nullptr && !request_->ignored_fields.empty()) {
+    head.headers.emplace_back(kIgnoredFieldsHeader, request_->ignored_fields);
+  }
+}
+
+Exchange::Output GenerateExchange::Take() {
+  MutexLock lock(mutex_);
+  if (pending_.head.has_value()) head_taken_ = true;
+  writing_prompts_.insert(writing_prompts_.end(), pending_prompts_.begin(), pending_prompts_.end());
+  pending_prompts_.clear();
+  num_writing_bytes_ = pending_.body.size();
+  return std::exchange(pending_, Output());
+}
+
+void GenerateExchange::OnWritten() {
+  std::vector<std::shared_ptr<HttpGenerateCall>> written;
+  {
+    MutexLock lock(mutex_);
+    num_writing_bytes_ = 0;
+    held_.ResizeAnyway(NumAnswerBytes());
+    for (const uint32_t prompt : std::exchange(writing_prompts_, {})) {
+      written.push_back(calls_[prompt]);
+    }
+  }
+  for (const auto& call : written) call->OnWriteDone(true);
+}
+
+GenerateExchange::Delivery GenerateExchange::AddMessages(
+    uint32_t prompt, std::span<const v1::GenerateResponse> messages) {
+  Delivery delivery = Delivery::kDone;
+  absl::Status excess;
+  bool told = false;  // of what waits already: the connection takes all of it
+  {
+    MutexLock lock(mutex_);
+    if (over_) return Delivery::kGone;
+    told = !pending_.empty();
+    // Only now, as it says which worker answers.
+    if (writer_ == nullptr) writer_ = MakeWriter();
+    writer_->Add(prompt, messages, pending_.body);
+    excess = Hold();
+    if (excess.ok() && !request_->stream) return delivery;
+    if (excess.ok() && pending_.body.size() > kMaxWaitingBytes) {
+      delivery = Delivery::kPending;
+      pending_prompts_.push_back(prompt);
+    }
+    if (!head_taken_ && !pending_.head.has_value()) pending_.head = AnswerHead();
+  }
+  if (!excess.ok()) {
+    Fail(excess);
+    return Delivery::kGone;
+  }
+  if (!told) signal_->OnOutput();
+  return delivery;
+}
+
+void GenerateExchange::OnCallEnd(uint32_t prompt, const absl::Status& status) {
+  if (!status.ok())
+    return Fail(request_->lists_prompts ? dialect_.OfListedPrompt(status, prompt) : status);
+  bool told = false;
+  {
+    MutexLock lock(mutex_);
+    if (over_ || ++num_ended_ < calls_.size()) return;
+    over_ = true;
+    told = !pending_.empty();
+    if (writer_ == nullptr) writer_ = MakeWriter();
+    writer_->Finish(pending_.body);
+    writer_.reset();
+    pending_.last = true;
+    const absl::Status excess = Hold();
+    if (!excess.ok() && !request_->stream) {
+      if (trace_ != nullptr) trace_->End(excess.code(), context_.clock.Now());
+      SetError(excess);
+    } else {
+      // The end of a stream is little, and its client waits for nothing else.
+      held_.ResizeAnyway(NumAnswerBytes());
+      if (!head_taken_ && !pending_.head.has_value()) pending_.head = AnswerHead();
+    }
+  }
+  if (!told) signal_->OnOutput();
+}
+
+void GenerateExchange::Fail(const absl::Status& status) {
+  {
+    MutexLock lock(mutex_);
+    if (over_) return;
+    over_ = true;
+    if (trace_ != nullptr) trace_->End(status.code(), context_.clock.Now());
+    pending_.last = true;
+    if (head_taken_) {
+      writer_->Fail(status, pending_.body);
+      held_.ResizeAnyway(NumAnswerBytes());
+    } else {
+      SetError(status);
+    }
+  }
+  CancelCalls();
+  signal_->OnOutput();
+}
+
+void GenerateExchange::SetError(const absl::Status& status) {
+  ReleaseMemory(pending_.body);
+  pending_.head = dialect_.WriteError(status, context_.config.retry_after, pending_.body);
+  AddOwnHeaders(*pending_.head);
+  writer_.reset();
+  held_.ResizeAnyway(NumAnswerBytes());
+}
+
+size_t GenerateExchange::NumAnswerBytes() const {
+  const size_t num_bytes = (writer_ == nullptr ? 0 : writer_->num_held_bytes()) +
+                           pending_.body.size() + num_writing_bytes_;
+  if (request_ == nullptr || !request_->stream) return num_bytes;
+  return (num_bytes / kStreamPieceBytes + 1) * kStreamPieceBytes;
+}
+
+absl::Status GenerateExchange::Hold() {
+  const AnswerMemory& limits = http_.answer;
+  const size_t num_bytes = NumAnswerBytes();
+  if (!request_->stream && num_bytes > limits.max_bytes) {
+    return InvalidArgument("stream: expected true for an answer of more than {} bytes",
+                           limits.max_bytes);
+  }
+  if (held_.Resize(num_bytes)) return absl::OkStatus();
+  return ResourceExhausted("too many bytes of other answers are in transit");
+}
+
+void GenerateExchange::Abandon() {
+  {
+    MutexLock lock(mutex_);
+    over_ = true;
+    if (!begun_ || decoder_ != nullptr) {
+      decoder_.reset();
+      // It may wait for a thread for long, and nobody counts the body any more.
+      ReleaseMemory(http_.body);
+      pass_.reset();
+    }
+  }
+  CancelCalls();
+}
+
+void GenerateExchange::CancelCalls() {
+  std::vector<std::shared_ptr<HttpGenerateCall>> calls;
+  {
+    MutexLock lock(mutex_);
+    calls = calls_;
+  }
+  for (const auto& call : calls) call->OnWriteDone(false);
+}
+
+}  // namespace lockstep::router

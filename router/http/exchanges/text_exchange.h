@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/runtime/cancel_flag.h"
+#include "router/front/connection/exchange.h"
+#include "router/http/dialects/openai/text_queries.h"
+#include "router/http/exchanges/body_decoder.h"
+#include "router/http/exchanges/reply_exchange.h"
+#include "router/serving/calls/api_context.h"
+#include "router/serving/calls/text_requests.h"
+
+namespace lockstep::router {
+
+enum class TextKind { kTokenize, kDetokenize };
+
+// POST /tokenize and /detokenize; the work runs on the encode pool. It has its place among the open
+// calls until the answer is made; from then on the answer counts against the memory of all answers.
+class TextExchange final : public ReplyExchange,
+                           public Strand,
+                           public std::enable_shared_from_this<TextExchange> {
+ public:
+  struct Origin {
+    TextKind kind;
+    std::shared_ptr<const Tenant> tenant;  // null: nobody in particular
+  };
+  // `context` outlives the object.
+  static std::shared_ptr<Exchange> Start(ApiContext& context, const Origin& origin,
+                                         HttpRequest request, std::shared_ptr<OutputSignal> signal);
+  TextExchange(ApiContext& context, Origin origin, HttpRequest request,
+               std::shared_ptr<OutputSignal> signal);
+
+  void RunStrand() override;
+  void Abandon() override;
+  std::string_view owner() const override { return NameOf(origin_.tenant.get()); }
+  size_t num_work_bytes() const override { return num_work_bytes_; }
+
+ private:
+  // The next turn of a compressed body, which `body` has whole then. Nothing: it waits for another
+  // turn, or the client is gone.
+  std::optional<absl::Status> Decode(std::unique_ptr<BodyDecoder>& decoder, std::string& body);
+  // True: the query has more work than its body said, and waits for another turn.
+  bool AwaitsTurn(TokenizeQuery& query);
+  // From the body, or what it was read into, to the body of the answer.
+  BodyReading Reading();
+  absl::StatusOr<std::string> Tokens(const TokenizeQuery& query);
+  absl::StatusOr<std::string> Text(const DetokenizeQuery& query);
+  void ReplyError(const absl::Status& status);
+
+  ApiContext& context_;
+  const Origin origin_;
+  HttpRequest http_;  // its body and the ticket until RunStrand begins, or the client is gone
+  std::shared_ptr<TextTicket> ticket_;
+  size_t num_work_bytes_;      // of the body, then of what it asks for
+  ByteBudget::Share reading_;  // of what the body is read into, while it is
+  CancelFlag cancellation_;    // of the work, when the client is gone
+  Mutex begin_mutex_;
+  bool begun_ ABSL_GUARDED_BY(begin_mutex_) = false;
+  bool abandoned_ ABSL_GUARDED_BY(begin_mutex_) = false;
+  // While they await their turns.
+  std::unique_ptr<BodyDecoder> decoder_ ABSL_GUARDED_BY(begin_mutex_);
+  std::optional<TokenizeQuery> query_ ABSL_GUARDED_BY(begin_mutex_);
+};
+
+}  // namespace lockstep::router
