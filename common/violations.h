@@ -26,8 +26,8 @@ class Violations {
     if (!holds) Add(violation);
   }
   template <typename... Args>
-  requires(sizeof...(Args) > 0) void Require(bool holds, fmt::format_string<Args...> format,
-                                             Args&&... args) {
+    requires(sizeof...(Args) > 0)
+  void Require(bool holds, fmt::format_string<Args...> format, Args&&... args) {
     if (!holds) Add(fmt::format(format, std::forward<Args>(args)...));
   }
   // Adds the error of a part, with `where` in front. Ignores OK.

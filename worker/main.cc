@@ -159,11 +159,10 @@ absl::Status Run(const WorkerConfig& config) {
   std::atomic<bool> draining = false;
   LOCKSTEP_ASSIGN_OR_RETURN(
       const std::unique_ptr<AdminServer> admin,
-      AdminServer::Start(
-          config.admin_listen,
-          {.metrics = registry, .health = [&draining] {
-             return draining ? HealthReport{false, "draining"} : HealthReport{true, "serving"};
-           }}));
+      AdminServer::Start(config.admin_listen, {.metrics = registry, .health = [&draining] {
+                                                 return draining ? HealthReport{false, "draining"}
+                                                                 : HealthReport{true, "serving"};
+                                               }}));
   std::printf("LISTENING grpc=%s admin=%s\n", server->endpoint().c_str(),
               FormatAddress(admin->address()).c_str());
   std::fflush(stdout);

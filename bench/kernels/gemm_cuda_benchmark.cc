@@ -140,9 +140,8 @@ class Workbench {
     const int num_products = static_cast<int>(std::max<int64_t>(kMinProducts, NumCopies(shape)));
     CudaStream stream = stream_;
     stream.overlap_launches = overlap;
-    return TimeInGraph(stream, num_products, [&](int i) {
-      return implementation(stream, Params(shape, num_rows, i));
-    });
+    return TimeInGraph(stream, num_products,
+                       [&](int i) { return implementation(stream, Params(shape, num_rows, i)); });
   }
 
  private:

@@ -24,8 +24,8 @@ T Expect(absl::StatusOr<T> result) {
   return *std::move(result);
 }
 
-// Microseconds that one of `count` calls takes: enqueue(0) .. enqueue(count - 1) become a CUDA graph,
-// and the median of its replays is taken.
+// Microseconds that one of `count` calls takes: enqueue(0) .. enqueue(count - 1) become a CUDA
+// graph, and the median of its replays is taken.
 template <typename Enqueue>
 double TimeInGraph(const CudaStream& stream, int count, const Enqueue& enqueue) {
   constexpr int kWarmUps = 3;

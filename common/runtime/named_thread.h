@@ -21,8 +21,8 @@ class NamedThread {
   NamedThread() = default;  // no thread
 
   template <typename Body>
-  requires std::invocable<Body&, std::stop_token> || std::invocable<Body&> NamedThread(
-      std::string name, Body body) {
+    requires std::invocable<Body&, std::stop_token> || std::invocable<Body&>
+  NamedThread(std::string name, Body body) {
     LOCKSTEP_CHECK(name.size() <= kMaxNameLength, "thread name \"{}\" is longer than {} characters",
                    name, kMaxNameLength);
     thread_ = std::jthread(

@@ -134,8 +134,8 @@ class LayerProducts {
   }
 
   template <LayerProduct kProduct>
-  static constexpr bool kIsGated = (Form::kStyle == DecoderStyle::kLlama) &&
-                                   (kProduct == kMlpInput);
+  static constexpr bool kIsGated =
+      (Form::kStyle == DecoderStyle::kLlama) && (kProduct == kMlpInput);
   template <LayerProduct kProduct>
   static constexpr int kTiles = kIsGated<kProduct> ? 1 : 2;
 

@@ -21,8 +21,9 @@ __global__ void __launch_bounds__(kThreads) GatherRowsKernel(GatherRowsParams pa
   if (source >= params.num_table_rows && source != kNoRow) __trap();
   if (column >= num_vectors) return;
   reinterpret_cast<uint4*>(params.output)[blockIdx.x * num_vectors + column] =
-      source == kNoRow ? uint4{}
-                       : reinterpret_cast<const uint4*>(params.table)[source * num_vectors + column];
+      source == kNoRow
+          ? uint4{}
+          : reinterpret_cast<const uint4*>(params.table)[source * num_vectors + column];
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ void WriteReplicas(const FleetHistory::View& view, JsonWriter& json) {
 
 template <typename Value>
 void WriteSeries(std::string_view name, const std::vector<FleetSample>& samples,
-                 Value FleetSample::*value, JsonWriter& json) {
+                 Value FleetSample::* value, JsonWriter& json) {
   json.Key(name).BeginArray();
   for (const FleetSample& sample : samples) json.Int(sample.*value);
   json.EndArray();

@@ -188,10 +188,10 @@ void WorkerService::OpenStream(const std::shared_ptr<RpcConnection>& connection,
   if (streams_.size() >= options_.max_streams) {
     // Streams that never claim must not keep a router out, nor those whose client does not take
     // the end. The oldest of them makes room.
-    const auto ended = std::ranges::find_if(
-        streams_, &StepStream::abandonable, [](const auto& open) -> auto& { return *open; });
-    const auto idle = std::ranges::find_if(
-        streams_, &StepStream::idle, [](const auto& open) -> auto& { return *open; });
+    const auto ended = std::ranges::find_if(streams_, &StepStream::abandonable,
+                                            [](const auto& open) -> auto& { return *open; });
+    const auto idle = std::ranges::find_if(streams_, &StepStream::idle,
+                                           [](const auto& open) -> auto& { return *open; });
     if (ended != streams_.end()) {
       (*ended)->Abandon();
     } else if (idle != streams_.end()) {

@@ -44,8 +44,8 @@ __device__ __forceinline__ void HoldOperand(uint32_t (&a)[kSteps][4]) {
       "+f"(d[i + 1][1]), "+f"(d[i + 1][2]), "+f"(d[i + 1][3])
 
 // d = a * b, plus d with `accumulate`; a: 64 x 16, each warp's 16 rows as MmaM16N8K16 takes them;
-// b: 16 x 8, 16, 32, 64, 128 or 256, by MatrixDescriptor or, if kTransposed (from 64 columns on), by
-// TransposedMatrixDescriptor; d[n]: columns 8n .. 8n + 7, as MmaM16N8K16 leaves them.
+// b: 16 x 8, 16, 32, 64, 128 or 256, by MatrixDescriptor or, if kTransposed (from 64 columns on),
+// by TransposedMatrixDescriptor; d[n]: columns 8n .. 8n + 7, as MmaM16N8K16 leaves them.
 __device__ __forceinline__ void WarpgroupMmaRegisters(float (&d)[1][4], const uint32_t (&a)[4],
                                                       uint64_t b, bool accumulate) {
   asm volatile(

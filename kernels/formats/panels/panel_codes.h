@@ -104,7 +104,7 @@ struct Fp8Codes {
   }
   template <int kPair>
   LOCKSTEP_INLINE F32x16 Values() const {
-    return Fp8ToFloats<kPair == 1>(words);
+    return Fp8ToFloats<(kPair == 1)>(words);
   }
 };
 

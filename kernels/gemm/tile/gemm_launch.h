@@ -12,8 +12,8 @@ namespace lockstep::kernels {
 // INVALID_ARGUMENT unless our kernel and cuBLASLt can take the operands: see Gemm in gemm.h.
 absl::Status CheckGemmParams(const GemmParams& params, GemmEpilogue epilogue);
 
-// The fields of a task that say what becomes of the sums: bias, outputs and how they are stored. `n`:
-// columns of the output.
+// The fields of a task that say what becomes of the sums: bias, outputs and how they are stored.
+// `n`: columns of the output.
 GemmTask OutputTask(const GemmParams& params, int64_t n);
 
 // Enqueues our kernel with a given tiling; Gemm, GemmSwiGlu and GemmGelu choose one. Every tiling

@@ -6,9 +6,9 @@
 
 namespace lockstep::kernels {
 
-// own: sums of two input rows for kHalves weight rows, 8 apart. The neighbour, 4 lanes away, has those
-// of the next weight rows. The two swap, and each then has sums of one input row and of two weight
-// rows, kHalves times.
+// own: sums of two input rows for kHalves weight rows, 8 apart. The neighbour, 4 lanes away, has
+// those of the next weight rows. The two swap, and each then has sums of one input row and of two
+// weight rows, kHalves times.
 template <int kHalves>
 __device__ __forceinline__ GemmRowShare<kHalves, 8> SwapWithNeighbour(const float* own,
                                                                       bool is_second) {
@@ -26,9 +26,9 @@ __device__ __forceinline__ GemmRowShare<1, 8> PairOf(const GemmRowShare<2, 8>& s
   return {.values = {{share.values[half][0], share.values[half][1]}}};
 }
 
-// Stores what a warp has of 8 * kHalves weight rows and kInputRows input rows, with the weights on the
-// M side: sums[4j .. 4j + 3] as ptx::MmaM16N8K16 leaves them for the input rows 8j .. 8j + 7. `column`
-// is the first output; gated, the weight rows are 8 gate rows and then the 8 up rows.
+// Stores what a warp has of 8 * kHalves weight rows and kInputRows input rows, with the weights on
+// the M side: sums[4j .. 4j + 3] as ptx::MmaM16N8K16 leaves them for the input rows 8j .. 8j + 7.
+// `column` is the first output; gated, the weight rows are 8 gate rows and then the 8 up rows.
 template <int kInputRows, GemmEpilogue kEpilogue, int kHalves = 2>
 __device__ __forceinline__ void StoreSwapped(const GemmTask& task, int first_input_row, int column,
                                              const float* sums) {

@@ -165,7 +165,8 @@ TEST(BenchResultTest, ComesBackFromJson) {
 
 TEST(BenchResultTest, OtherJsonIsRefused) {
   for (const char* text :
-       {"", "[]", "{}", "{\"format\":2}", "{\"format\":\"x\"}", "{\"format\":1}", "{\"format\":\"1\"}", "{\"format\":[]}",
+       {"", "[]", "{}", "{\"format\":2}", "{\"format\":\"x\"}", "{\"format\":1}",
+        "{\"format\":\"1\"}", "{\"format\":[]}",
         "{\"format\":1,\"date\":\"\",\"version\":\"\",\"command\":\"\",\"runs\":[{}]}"}) {
     EXPECT_THAT(Message(ParseBenchResult(text).status()),
                 AllOf(HasSubstr("lockstep bench"), Not(HasSubstr("json.exception"))))

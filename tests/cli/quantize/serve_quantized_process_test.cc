@@ -135,11 +135,10 @@ TEST_F(ServeQuantizedTest, SaysWhatIsLoadedAndRefusesADamagedFolderByTensor) {
   config["quantization_config"]["config_groups"]["group_0"]["weights"]["group_size"] = 32;
   std::ofstream(Folder("q") + "/config.json") << config;
   EXPECT_EQ(Run({"serve", Folder("q"), "--port", "0", "--device", "cpu"}), 1);
-  EXPECT_THAT(
-      output_,
-      AllOf(HasSubstr("weights: int4, groups of 32 (compressed-tensors): 14 modules"),
-            HasSubstr("tensor model.layers.0."), HasSubstr("_proj.weight_scale: shape is"),
-            HasSubstr("ended with exit code 2 and was never ready")));
+  EXPECT_THAT(output_,
+              AllOf(HasSubstr("weights: int4, groups of 32 (compressed-tensors): 14 modules"),
+                    HasSubstr("tensor model.layers.0."), HasSubstr("_proj.weight_scale: shape is"),
+                    HasSubstr("ended with exit code 2 and was never ready")));
 }
 
 }  // namespace

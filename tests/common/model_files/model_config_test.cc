@@ -185,10 +185,7 @@ TEST(ModelConfigTest, ValidateChecksEachBound) {
 TEST(ModelConfigTest, ValidateChecksTheKindsOfLayers) {
   const BadChange cases[] = {
       {[](ModelConfig& c) { c.layer_kinds.resize(257); }, "there are 257 kinds of layers"},
-      {[](ModelConfig& c) {
-         c.kind_of_layer = {0, 0};
-       },
-       "layer 0 is of kind 0, but there are 0"},
+      {[](ModelConfig& c) { c.kind_of_layer = {0, 0}; }, "layer 0 is of kind 0, but there are 0"},
       {[](ModelConfig& c) {
          c.layer_kinds.resize(2);
          c.kind_of_layer = {0, 2};
@@ -199,9 +196,7 @@ TEST(ModelConfigTest, ValidateChecksTheKindsOfLayers) {
          c.kind_of_layer = {0};
        },
        "there are kinds of 1 layers, but 2 layers"},
-      {[](ModelConfig& c) {
-         c.layer_kinds = {{}, {.rope = {.theta = 1}}};
-       },
+      {[](ModelConfig& c) { c.layer_kinds = {{}, {.rope = {.theta = 1}}}; },
        "kind 1 of layers: rope theta is 1, expected > 1"},
       {[](ModelConfig& c) {
          c.layer_kinds.resize(3);

@@ -121,16 +121,13 @@ class AdminServerTest : public ::testing::Test {
 TEST_F(AdminServerTest, SaysWhatIsStuckWhereItIsTold) {
   bool is_stuck = false;
   absl::StatusOr<std::unique_ptr<AdminServer>> server = AdminServer::Start(
-      "127.0.0.1:0",
-      {.metrics = registry_,
-       .health =
-           [] {
-             return HealthReport{false, "no worker"};
-           },
-       .liveness =
-           [&is_stuck] {
-             return is_stuck ? HealthReport{false, "http-0 is stuck"} : HealthReport{true, "alive"};
-           }});
+      "127.0.0.1:0", {.metrics = registry_,
+                      .health = [] { return HealthReport{false, "no worker"}; },
+                      .liveness =
+                          [&is_stuck] {
+                            return is_stuck ? HealthReport{false, "http-0 is stuck"}
+                                            : HealthReport{true, "alive"};
+                          }});
   ASSERT_THAT(server, IsOk());
   server_ = *std::move(server);
   EXPECT_THAT(Get("/livez"), AllOf(StartsWith("HTTP/1.1 200"), EndsWith("alive\n")));
@@ -143,10 +140,7 @@ TEST_F(AdminServerTest, ServesAStatusWhereThereIsOne) {
   EXPECT_THAT(Get("/status.json"), StartsWith("HTTP/1.1 404"));
   absl::StatusOr<std::unique_ptr<AdminServer>> server =
       AdminServer::Start("127.0.0.1:0", {.metrics = registry_,
-                                         .health =
-                                             [] {
-                                               return HealthReport{true, "serving"};
-                                             },
+                                         .health = [] { return HealthReport{true, "serving"}; },
                                          .status = [] { return std::string(R"({"now_ms":1})"); }});
   ASSERT_THAT(server, IsOk());
   server_ = *std::move(server);

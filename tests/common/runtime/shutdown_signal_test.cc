@@ -49,7 +49,9 @@ TEST(ShutdownSignalTest, TheDestructorRestoresTheFormerHandlers) {
   ignore.sa_handler = SIG_IGN;
   struct sigaction original;
   ASSERT_EQ(sigaction(SIGTERM, &ignore, &original), 0);
-  { const ShutdownSignal shutdown; }
+  {
+    const ShutdownSignal shutdown;
+  }
   struct sigaction after;
   ASSERT_EQ(sigaction(SIGTERM, &original, &after), 0);
   EXPECT_EQ(after.sa_handler, SIG_IGN);

@@ -260,7 +260,7 @@ TEST_P(PanelGemmTest, WrongCallsAreRefused) {
 // What a kernel or a packer with a mistake would do, as a change of the packed bytes.
 struct PanelFault {
   const char* name;
-  int64_t PanelLayout::*part;  // null: the codes
+  int64_t PanelLayout::* part;  // null: the codes
   void (*plant)(std::byte* part, const PanelLayout& layout);
 };
 

@@ -295,7 +295,7 @@ TEST_F(StripGemmCudaTest, WrongCallsAreRefused) {
   EXPECT_THAT(LaunchStripGemm(stream_, params, false, tiling), IsOk());
   struct {
     const char* what;
-    int StripTiling::*field;
+    int StripTiling::* field;
     int value;
   } const wrong[] = {{"bands", &StripTiling::bands, 4},
                      {"bands", &StripTiling::bands, 0},

@@ -26,7 +26,7 @@ constexpr absl::Duration kLastWait = absl::Hours(1);
 constexpr size_t kMaxPendingOutputBytes = 1 << 20;
 
 double Imbalance(const std::vector<SimulatedWorker::Totals>& workers,
-                 absl::Duration SimulatedWorker::Totals::*load) {
+                 absl::Duration SimulatedWorker::Totals::* load) {
   double sum = 0;
   double most = 0;
   for (const SimulatedWorker::Totals& worker : workers) {

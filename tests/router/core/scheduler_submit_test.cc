@@ -199,7 +199,7 @@ TEST_F(SchedulerSubmitTest, NonsensicalGroupsChangeNothing) {
 
 TEST_F(SchedulerSubmitTest, NonsensicalWorkerLimitsChangeNothing) {
   Start();
-  const auto refused = [this](uint32_t WorkerLimits::*field, const char* name) {
+  const auto refused = [this](uint32_t WorkerLimits::* field, const char* name) {
     WorkerLimits broken = limits;
     broken.*field = 0;
     const absl::Status status = scheduler->AttachWorker(broken, now);

@@ -284,8 +284,7 @@ TEST_F(Http2ConnectionTest, ManyRequestsAtOnceLeaveOthersTheirTurn) {
   server_.emplace(
       [&order](const StreamRequest& request, std::shared_ptr<OutputSignal> signal) {
         request.fields.Find(":path") == "/busy" ? order.OnBusy() : order.OnOther();
-        return std::make_shared<ManyPieces>(
-            1, 1, [] {}, std::move(signal));
+        return std::make_shared<ManyPieces>(1, 1, [] {}, std::move(signal));
       },
       limits_);
   Http2Client other(server_->port());
@@ -314,8 +313,7 @@ TEST_F(Http2ConnectionTest, ALongAnswerLeavesOthersTheirTurn) {
               kNumPieces, kPieceBytes, [&order] { order.OnBusy(); }, std::move(signal));
         }
         order.OnOther();
-        return std::make_shared<ManyPieces>(
-            1, 1, [] {}, std::move(signal));
+        return std::make_shared<ManyPieces>(1, 1, [] {}, std::move(signal));
       },
       limits_);
   Http2Client other(server_->port());

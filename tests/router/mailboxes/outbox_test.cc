@@ -139,8 +139,7 @@ TEST(OutboxTest, WhatWaitsIsMetered) {
 
 TEST(OutboxTest, WhatTheMeterRefusesIsNotKept) {
   bool has_room = true;
-  Outbox outbox(
-      1 << 20, [] {}, [&](size_t) { return has_room; });
+  Outbox outbox(1 << 20, [] {}, [&](size_t) { return has_room; });
   ASSERT_TRUE(outbox.AddTokens(Tokens(0, std::vector<TokenId>(1000)), kOutboxStart).ok());
   has_room = false;
   EXPECT_EQ(outbox.AddTokens(Tokens(0, std::vector<TokenId>(5000)), kOutboxStart).code(),

@@ -28,7 +28,8 @@ std::vector<pid_t> RenderersOf(pid_t parent) {
 
 std::string ProcFile(pid_t pid, const std::string& name) {
   const std::ifstream file("/proc/" + std::to_string(pid) + "/" + name, std::ios::binary);
-  // The process may end between opening and reading. This operator catches what the buffer throws then.
+  // The process may end between opening and reading. This operator catches what the buffer throws
+  // then.
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();

@@ -85,8 +85,7 @@ std::vector<float> LogitsOf(CpuModel& model, uint32_t num_tokens,
 
 std::vector<float> LogitsOf(CpuModel& model, uint32_t num_tokens, const BlockTables& block_tables,
                             uint32_t step_length) {
-  return LogitsOf(
-      model, num_tokens, [&](uint32_t) { return block_tables; }, step_length);
+  return LogitsOf(model, num_tokens, [&](uint32_t) { return block_tables; }, step_length);
 }
 
 // Layers 0 and 2 have a window, layers 1 and 3 read all tokens.

@@ -31,8 +31,7 @@ std::vector<BadStep> BadGroupStarts() {
   add(
       "GroupMissing", [](Started& s) { s.clear_group_blocks(); },
       "group_blocks: expected 1, one for each KV group after the first, got 0");
-  add(
-      "GroupTooMany", [](Started& s) { s.add_group_blocks(); }, "group_blocks: expected 1");
+  add("GroupTooMany", [](Started& s) { s.add_group_blocks(); }, "group_blocks: expected 1");
   add(
       "BlockOfTheOtherPool",
       [](Started& s) { s.mutable_group_blocks(0)->set_blocks(1, kBadStepWindowBlocks); },

@@ -26,19 +26,14 @@ std::vector<BadStep> BadStarts() {
                      [spoil](v1::StepRequest& step) { spoil(*step.mutable_started(0)); },
                      std::move(message)});
   };
-  add(
-      "SlotOutOfRange", [](Started& s) { s.set_slot(8); }, "started[0]: slot 8 is not below 8");
-  add(
-      "NoSampling", [](Started& s) { s.clear_sampling(); }, "sampling: missing");
-  add(
-      "NoTokens", [](Started& s) { s.clear_known_tokens(); }, "known_tokens");
+  add("SlotOutOfRange", [](Started& s) { s.set_slot(8); }, "started[0]: slot 8 is not below 8");
+  add("NoSampling", [](Started& s) { s.clear_sampling(); }, "sampling: missing");
+  add("NoTokens", [](Started& s) { s.clear_known_tokens(); }, "known_tokens");
   add(
       "TokenOutOfVocabulary", [](Started& s) { s.set_known_tokens(2, kBadStepVocabSize); },
       "known_tokens[2]: token 50");
-  add(
-      "NoPrompt", [](Started& s) { s.set_num_prompt_tokens(0); }, "num_prompt_tokens");
-  add(
-      "MorePromptThanKnown", [](Started& s) { s.set_num_prompt_tokens(7); }, "num_prompt_tokens");
+  add("NoPrompt", [](Started& s) { s.set_num_prompt_tokens(0); }, "num_prompt_tokens");
+  add("MorePromptThanKnown", [](Started& s) { s.set_num_prompt_tokens(7); }, "num_prompt_tokens");
   add(
       "EverythingComputed", [](Started& s) { s.set_num_computed_tokens(6); },
       "num_computed_tokens");
@@ -102,30 +97,18 @@ std::vector<BadStep> BadSampling() {
          [spoil](v1::StepRequest& step) { spoil(*step.mutable_started(0)->mutable_sampling()); },
          "started[0]: sampling: " + std::move(message)});
   };
-  add(
-      "TemperatureNegative", [](Sampling& s) { s.set_temperature(-0.1f); }, "temperature");
-  add(
-      "TemperatureNan", [](Sampling& s) { s.set_temperature(kNan); }, "temperature");
-  add(
-      "TemperatureInf", [](Sampling& s) { s.set_temperature(kInf); }, "temperature");
-  add(
-      "TopPZero", [](Sampling& s) { s.set_top_p(0); }, "top_p");
-  add(
-      "TopPAboveOne", [](Sampling& s) { s.set_top_p(std::nextafter(1.0f, 2.0f)); }, "top_p");
-  add(
-      "TopPNan", [](Sampling& s) { s.set_top_p(kNan); }, "top_p");
-  add(
-      "MinPNegative", [](Sampling& s) { s.set_min_p(-1e-9f); }, "min_p");
-  add(
-      "MinPAboveOne", [](Sampling& s) { s.set_min_p(1.5f); }, "min_p");
-  add(
-      "PresenceInf", [](Sampling& s) { s.set_presence_penalty(kInf); }, "presence_penalty");
-  add(
-      "FrequencyNan", [](Sampling& s) { s.set_frequency_penalty(kNan); }, "frequency_penalty");
-  add(
-      "RepetitionZero", [](Sampling& s) { s.set_repetition_penalty(0); }, "repetition_penalty");
-  add(
-      "RepetitionInf", [](Sampling& s) { s.set_repetition_penalty(kInf); }, "repetition_penalty");
+  add("TemperatureNegative", [](Sampling& s) { s.set_temperature(-0.1f); }, "temperature");
+  add("TemperatureNan", [](Sampling& s) { s.set_temperature(kNan); }, "temperature");
+  add("TemperatureInf", [](Sampling& s) { s.set_temperature(kInf); }, "temperature");
+  add("TopPZero", [](Sampling& s) { s.set_top_p(0); }, "top_p");
+  add("TopPAboveOne", [](Sampling& s) { s.set_top_p(std::nextafter(1.0f, 2.0f)); }, "top_p");
+  add("TopPNan", [](Sampling& s) { s.set_top_p(kNan); }, "top_p");
+  add("MinPNegative", [](Sampling& s) { s.set_min_p(-1e-9f); }, "min_p");
+  add("MinPAboveOne", [](Sampling& s) { s.set_min_p(1.5f); }, "min_p");
+  add("PresenceInf", [](Sampling& s) { s.set_presence_penalty(kInf); }, "presence_penalty");
+  add("FrequencyNan", [](Sampling& s) { s.set_frequency_penalty(kNan); }, "frequency_penalty");
+  add("RepetitionZero", [](Sampling& s) { s.set_repetition_penalty(0); }, "repetition_penalty");
+  add("RepetitionInf", [](Sampling& s) { s.set_repetition_penalty(kInf); }, "repetition_penalty");
   add(
       "BiasWithoutValue", [](Sampling& s) { s.add_logit_bias_ids(1); },
       "logit_bias_values: expected 1");
@@ -165,10 +148,8 @@ std::vector<BadStep> BadSampling() {
   add(
       "StopOutOfVocabulary", [](Sampling& s) { s.add_stop_token_ids(kBadStepVocabSize); },
       "stop_token_ids[0]");
-  add(
-      "TooManyLogprobs", [](Sampling& s) { s.set_num_logprobs(6); }, "num_logprobs");
-  add(
-      "LogprobsBelowMinusOne", [](Sampling& s) { s.set_num_logprobs(-2); }, "num_logprobs");
+  add("TooManyLogprobs", [](Sampling& s) { s.set_num_logprobs(6); }, "num_logprobs");
+  add("LogprobsBelowMinusOne", [](Sampling& s) { s.set_num_logprobs(-2); }, "num_logprobs");
   add(
       "TooManyPromptLogprobs", [](Sampling& s) { s.set_num_prompt_logprobs(6); },
       "num_prompt_logprobs");
@@ -228,11 +209,7 @@ std::vector<BadStep> BadSlots() {
        },
        "grown_slots[1]: slot 0 is given twice"},
       {"GrownBlockOutOfRange", [grow](Step& s) { grow(s, 0, {40}); }, "block 40 is not below"},
-      {"GrownBlockAlreadyInTheTable",
-       [grow](Step& s) {
-         grow(s, 0, {30, 2});
-       },
-       "block 2 is twice"},
+      {"GrownBlockAlreadyInTheTable", [grow](Step& s) { grow(s, 0, {30, 2}); }, "block 2 is twice"},
       {"GrownBlockAlreadyInTheStartedTable", [grow](Step& s) { grow(s, 5, {21}); },
        "block 21 is twice"},
       {"GrownInAGroupThatTheModelLacks", [](Step& s) { AddGrowth(s, 0, 1, {30}); },

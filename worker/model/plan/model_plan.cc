@@ -18,14 +18,14 @@ absl::Status CheckEven(const ModelConfig& config, const char* what, int64_t size
                        what, size);
 }
 
-Part Norm(const ModelConfig& config, std::string_view TensorNames::*name, int64_t size) {
+Part Norm(const ModelConfig& config, std::string_view TensorNames::* name, int64_t size) {
   return {.kind = PartKind::kNorm,
           .num_outputs = size,
           .has_bias = config.norm == NormKind::kLayer,
           .pieces = {{.name = name, .num_outputs = size}}};
 }
 
-Part Embedding(std::string_view TensorNames::*name, int64_t num_rows, int64_t size) {
+Part Embedding(std::string_view TensorNames::* name, int64_t num_rows, int64_t size) {
   return {.kind = PartKind::kEmbedding,
           .num_outputs = num_rows,
           .num_inputs = size,

@@ -18,7 +18,7 @@ enum class PartKind {
 
 // A tensor of a checkpoint that holds `num_outputs` of a part's outputs.
 struct TensorPiece {
-  std::string_view TensorNames::*name = nullptr;
+  std::string_view TensorNames::* name = nullptr;
   int64_t num_outputs = 0;
   int64_t rotary_head_dim = 0;  // the outputs are rotated heads of this size; 0: they are not
   // Outputs of the matrices that lie in the tensor one behind the other, such as q, k and v. Ranks
@@ -34,7 +34,7 @@ struct Part {
   std::vector<TensorPiece> pieces = {};  // their outputs follow each other; empty: there is no such
                                          // part
   // The name of one tensor that holds all pieces, in files that have it. Null: no file has.
-  std::string_view TensorNames::*joined = nullptr;
+  std::string_view TensorNames::* joined = nullptr;
 
   bool exists() const { return !pieces.empty(); }
 };

@@ -6,7 +6,7 @@
 
 namespace lockstep::worker {
 
-std::string TensorNaming::NameOf(std::string_view TensorNames::*stem,
+std::string TensorNaming::NameOf(std::string_view TensorNames::* stem,
                                  std::string_view ending) const {
   if (layer < 0) return fmt::format("{}.{}", names.*stem, ending);
   return fmt::format("{}{}.{}.{}", names.layer_prefix, layer, names.*stem, ending);

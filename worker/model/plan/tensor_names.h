@@ -16,7 +16,7 @@ struct TensorNaming {
   int64_t layer = -1;  // -1: outside the layers
 
   // "model.norm.weight", or "model.layers.3.self_attn.q_proj.bias".
-  std::string NameOf(std::string_view TensorNames::*stem, std::string_view ending) const;
+  std::string NameOf(std::string_view TensorNames::* stem, std::string_view ending) const;
   // The tensors that hold the part's outputs, one behind the other.
   std::vector<TensorPiece> PiecesOf(const Part& part) const;
   // Whether files have the part's matrices as [inputs, outputs].

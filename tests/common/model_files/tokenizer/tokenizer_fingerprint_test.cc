@@ -48,15 +48,11 @@ TEST(TokenizerFingerprintTest, FollowsEverythingInTheFolderThatChangesIds) {
       [](json& d) { d["model"]["ignore_merges"] = true; },
       [](json& d) { std::swap(d["model"]["merges"][0], d["model"]["merges"][1]); },
       [](json& d) { std::swap(d["model"]["vocab"]["a"], d["model"]["vocab"]["b"]); },
-      [](json& d) {
-        d["normalizer"] = {{"type", "NFC"}};
-      },
+      [](json& d) { d["normalizer"] = {{"type", "NFC"}}; },
       [](json& d) { d["pre_tokenizer"]["add_prefix_space"] = true; },
       [](json& d) { d["post_processor"] = nullptr; },
       [](json& d) { d["added_tokens"][0]["content"] = "<t>"; },
-      [](json& d) {
-        d["added_tokens"].push_back({{"id", 4}, {"content", "<u>"}});
-      },
+      [](json& d) { d["added_tokens"].push_back({{"id", 4}, {"content", "<u>"}}); },
   };
   std::set<uint64_t> fingerprints = {0};
   for (size_t i = 0; i < changes.size(); ++i) {
@@ -71,10 +67,7 @@ TEST(TokenizerFingerprintTest, IgnoresWhatChangesNoId) {
   EXPECT_EQ(OfFolder(TinyTokenizer(), R"({"chat_template": "{{ 1 }}", "eos_token": "<s>"})"),
             plain);
   const std::vector<std::function<void(json&)>> changes = {
-      [](json& d) { d["decoder"] = nullptr; },
-      [](json& d) {
-        d["padding"] = {{"pad_id", 0}};
-      },
+      [](json& d) { d["decoder"] = nullptr; }, [](json& d) { d["padding"] = {{"pad_id", 0}}; },
       [](json& d) { d["model"]["merges"] = json::parse(R"([["a", "b"], ["ab", "a"]])"); },
       [](json& d) { d.erase("normalizer"); },  // absent means null
   };

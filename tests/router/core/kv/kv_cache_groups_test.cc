@@ -96,7 +96,9 @@ TEST_F(KvCacheGroupsTest, AFencedTableKeepsWhatFallsBehind) {
 }
 
 TEST_F(KvCacheGroupsTest, AHitTakesTheWindowBeforeItsEnd) {
-  { const BlockTable first = Run(text_, 9); }
+  {
+    const BlockTable first = Run(text_, 9);
+  }
   const KvProbe probe = Probe(text_);
   EXPECT_EQ(probe.hit.blocks.size(), 4u);
   EXPECT_EQ(probe.groups[1].num_cached_hit_blocks, 2u);
@@ -107,29 +109,39 @@ TEST_F(KvCacheGroupsTest, AHitTakesTheWindowBeforeItsEnd) {
 }
 
 TEST_F(KvCacheGroupsTest, ShorterThanTheWindowAHitNeedsAllBlocks) {
-  { const BlockTable first = Run(text_, 5); }
+  {
+    const BlockTable first = Run(text_, 5);
+  }
   EXPECT_EQ(NumHitBlocks({1, 2, 9}), 1u);
   EXPECT_EQ(NumHitBlocks(text_), 2u);
 }
 
 TEST_F(KvCacheGroupsTest, WithoutTheWindowBeforeItsEndAHitIsShorter) {
-  { const BlockTable first = Run(text_, 9); }
+  {
+    const BlockTable first = Run(text_, 9);
+  }
   // Other texts need all blocks of the window group. Blocks behind the window go first.
   {
     const BlockTable other = Run(Text(100, 20), 7);
     EXPECT_EQ(NumHitBlocks(text_), 4u) << "two blocks are free, and two were behind the window";
   }
-  { const BlockTable other = Run(Text(200, 20), 12); }
+  {
+    const BlockTable other = Run(Text(200, 20), 12);
+  }
   EXPECT_EQ(NumHitBlocks(text_), 0u) << "group 0 has all blocks, the window group lacks them";
   EXPECT_EQ(cache_.Probe({}, text_, 20).hit.last.serial, 0u);
-  { const BlockTable again = Run(text_, 9); }
+  {
+    const BlockTable again = Run(text_, 9);
+  }
   EXPECT_EQ(NumHitBlocks(text_), 4u) << "computed again, below the nodes that are there";
   ExpectIntegrity({});
 }
 
 TEST_F(KvCacheGroupsTest, AHitEndsWhereEveryGroupHasItsBlocks) {
   // The window group keeps all blocks of the run but the first, which it evicted for the last.
-  { const BlockTable first = Run(text_, 13); }
+  {
+    const BlockTable first = Run(text_, 13);
+  }
   EXPECT_EQ(NumHitBlocks(text_), 6u);
   std::vector<TokenId> branch(text_.begin(), text_.begin() + 8);
   branch.push_back(99);
@@ -142,7 +154,9 @@ TEST_F(KvCacheGroupsTest, AHitEndsWhereEveryGroupHasItsBlocks) {
 }
 
 TEST_F(KvCacheGroupsTest, AnEvictedNodeTakesItsBlockOfTheWindowAlong) {
-  { const BlockTable first = Run(text_, 9); }
+  {
+    const BlockTable first = Run(text_, 9);
+  }
   const uint32_t num_cached = cache_.Counts(kWindowGroup).cached;
   EXPECT_GE(num_cached, 2u);
   {

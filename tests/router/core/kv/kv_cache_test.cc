@@ -75,7 +75,9 @@ TEST_F(KvCacheTest, GrowsFromFreeThenFromCachedBlocks) {
 
 TEST_F(KvCacheTest, BlocksOfTheHitAreNotAvailableToItself) {
   PublishedPrefix published;
-  { cache_.Publish(Admit(text_), {}, text_, published); }
+  {
+    cache_.Publish(Admit(text_), {}, text_, published);
+  }
   const KvProbe probe = Probe(text_);
   EXPECT_EQ(probe.hit.blocks.size(), 3u);
   EXPECT_EQ(probe.groups[0].num_new_blocks, 1u);
@@ -92,7 +94,9 @@ TEST_F(KvCacheTest, BlocksOfTheHitAreNotAvailableToItself) {
 
 TEST_F(KvCacheTest, MaxHitTokensIsRoundedDown) {
   PublishedPrefix published;
-  { cache_.Publish(Admit(text_), {}, text_, published); }
+  {
+    cache_.Publish(Admit(text_), {}, text_, published);
+  }
   EXPECT_EQ(cache_.Probe({}, text_, 0).hit.blocks.size(), 0u);
   EXPECT_EQ(cache_.Probe({}, text_, 1).hit.blocks.size(), 0u);
   EXPECT_EQ(cache_.Probe({}, text_, 5).hit.blocks.size(), 2u);

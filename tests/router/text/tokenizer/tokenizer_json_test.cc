@@ -178,15 +178,9 @@ INSTANTIATE_TEST_SUITE_P(
                       "/model/merges/2: expected two tokens"},
         BadDefinition{"MergeType", [](json& d) { d["model"]["merges"][0] = 5; },
                       "/model/merges/0: expected two tokens"},
-        BadDefinition{"Normalizer",
-                      [](json& d) {
-                        d["normalizer"] = {{"type", "Lowercase"}};
-                      },
+        BadDefinition{"Normalizer", [](json& d) { d["normalizer"] = {{"type", "Lowercase"}}; },
                       "/normalizer/type: is \"Lowercase\", expected \"NFC\""},
-        BadDefinition{"PreTokenizer",
-                      [](json& d) {
-                        d["pre_tokenizer"] = {{"type", "Metaspace"}};
-                      },
+        BadDefinition{"PreTokenizer", [](json& d) { d["pre_tokenizer"] = {{"type", "Metaspace"}}; },
                       "/pre_tokenizer: ByteLevel must be the last part"},
         BadDefinition{"PreTokenizerPart",
                       [](json& d) {
@@ -209,14 +203,9 @@ INSTANTIATE_TEST_SUITE_P(
                       },
                       "/pre_tokenizer/pretokenizers/0/pattern/Regex: unsupported escape \"\\w\""},
         BadDefinition{"PostProcessor",
-                      [](json& d) {
-                        d["post_processor"] = {{"type", "BertProcessing"}};
-                      },
+                      [](json& d) { d["post_processor"] = {{"type", "BertProcessing"}}; },
                       "/post_processor/type: is \"BertProcessing\""},
-        BadDefinition{"Decoder",
-                      [](json& d) {
-                        d["decoder"] = {{"type", "WordPiece"}};
-                      },
+        BadDefinition{"Decoder", [](json& d) { d["decoder"] = {{"type", "WordPiece"}}; },
                       "/decoder/type: is \"WordPiece\""},
         BadDefinition{"AddedId", [](json& d) { d["added_tokens"][1]["id"] = -1; },
                       "/added_tokens/1/id: is -1, expected an integer from 0 to"},

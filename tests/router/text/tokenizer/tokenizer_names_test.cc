@@ -37,13 +37,9 @@ TEST(TokenizerNamesTest, AreShownShortAndOnOneLine) {
        [](json& d, const std::string& name) { d["model"]["merges"] = {name}; }},
       {"type of the model", [](json& d, const std::string& name) { d["model"]["type"] = name; }},
       {"type of the normaliser",
-       [](json& d, const std::string& name) {
-         d["normalizer"] = {{"type", name}};
-       }},
+       [](json& d, const std::string& name) { d["normalizer"] = {{"type", name}}; }},
       {"type of the pre-tokenizer",
-       [](json& d, const std::string& name) {
-         d["pre_tokenizer"] = {{"type", name}};
-       }},
+       [](json& d, const std::string& name) { d["pre_tokenizer"] = {{"type", name}}; }},
       {"pattern",
        [](json& d, const std::string& name) {
          d["pre_tokenizer"] = {{"type", "Split"},

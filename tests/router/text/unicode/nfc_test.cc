@@ -131,7 +131,8 @@ TEST(NfcTest, TakesLinearTime) {
     const std::string text = "a" + Repeat(part, kMebibyte);
     const absl::Duration begin = ProcessorTime();
     Nfc(text);
-    EXPECT_LT(ProcessorTime() - begin, kLinear) << "U+" << std::hex << static_cast<uint32_t>(part[0]);
+    EXPECT_LT(ProcessorTime() - begin, kLinear)
+        << "U+" << std::hex << static_cast<uint32_t>(part[0]);
   }
   // All marks of one class, then all of a lower one: the most that insertion can move.
   const std::string text = Repeat(U"\u0301", kMebibyte / 2) + Repeat(U"\u0323", kMebibyte / 2);

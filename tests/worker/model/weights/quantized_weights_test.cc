@@ -257,15 +257,11 @@ const BadFolder kBadFolders[] = {
      {"tensor model.layers.1.mlp.gate_proj.weight of shape [176, 64] is missing"}},
     {"ScaleShape",
      "pack4",
-     [](QuantizedFolder& f) {
-       PartOf(f, "weight_scale").shape = {88, 8};
-     },
+     [](QuantizedFolder& f) { PartOf(f, "weight_scale").shape = {88, 8}; },
      {"tensor model.layers.1.mlp.gate_proj.weight_scale", "[88, 8]"}},
     {"BlockScaleShape",
      "fp8_blocks",
-     [](QuantizedFolder& f) {
-       f.quantization_config["weight_block_size"] = {16, 16};
-     },
+     [](QuantizedFolder& f) { f.quantization_config["weight_block_size"] = {16, 16}; },
      {".weight_scale_inv: shape is ["}},
     {"NaNCode",
      "fp8_rows",
@@ -301,9 +297,7 @@ const BadFolder kBadFolders[] = {
      {"tensor model.layers.1.mlp.gate_proj.weight is there as well as"}},
     {"CodesOfAnIgnoredModule",
      "pack4",
-     [](QuantizedFolder& f) {
-       f.quantization_config["ignore"] = {"lm_head", kGate};
-     },
+     [](QuantizedFolder& f) { f.quantization_config["ignore"] = {"lm_head", kGate}; },
      {"gate_proj.weight of shape [176, 64] is missing", "weight_packed is not part of the model"}},
     {"UnknownMethod",
      "awq",
