@@ -27,7 +27,7 @@
 #include "router/core/policy/priority_policy.h"
 #include "router/engine/router_metrics.h"
 #include "router/engine/vllm_metrics.h"
-#include "router/http/status_json.h"
+#include "router/http/routes/status_json.h"
 #include "router/router_config.h"
 #include "router/router_server.h"
 #include "router/serving/prompts/served_model.h"

@@ -12,9 +12,9 @@
 #include "router/front/connection/tls_context.h"
 #include "router/front/serve_connection.h"
 #include "router/http/browser_policy.h"
+#include "router/http/exchanges/reply_exchange.h"
 #include "router/http/gateway.h"
 #include "router/http/http_stream.h"
-#include "router/http/exchanges/reply_exchange.h"
 
 namespace lockstep::router {
 namespace {
@@ -88,9 +88,9 @@ class PublicServer::Impl {
         limiter_(std::make_shared<ConnectionLimiter>(config.max_connections,
                                                      config.MaxConnectionsPerAddress())),
         tls_(std::move(tls)),
-        gateway_(context, registry, BrowserPolicy(config.cors_origins)),
+        gateway_(context, registry, RouteTable::All(), BrowserPolicy(config.cors_origins)),
         grpc_(std::move(grpc)),
-        metrics_(registry, context.model.id),
+        metrics_(registry, context.model.id, gateway_.routes().Labels()),
         memory_(std::make_shared<ByteBudget>(MaxMemoryBytes(config), ReservedBytes(config))),
         context_{.handle =
                      [this](HttpRequest request, std::shared_ptr<OutputSignal> signal) {

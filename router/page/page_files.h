@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string_view>
 
 namespace lockstep::router {
@@ -11,8 +12,7 @@ struct PageFile {
   std::string_view text;
 };
 
-// Null: the page has no such file.
-const PageFile* FindPageFile(std::string_view path);
+std::span<const PageFile> PageFiles();
 
 // What a browser may do with the page: load its own files and talk to its own server, no more.
 inline constexpr std::string_view kPageSecurityPolicy =

@@ -5,35 +5,25 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <utility>
 
 namespace lockstep::router {
 namespace {
 
-// Paths and statuses are labels, so there are only those that the gateway has; the last of each
-// stands for all others.
-constexpr std::array<std::string_view, 12> kRoutes = {"/v1/completions", "/v1/chat/completions",
-                                                      "/v1/models",      "/tokenize",
-                                                      "/detokenize",     "/tokenizer_info",
-                                                      "/health",         "/ready",
-                                                      "/ping",           "/version",
-                                                      "/metrics",        "other"};
+// Statuses are labels, so they are a fixed list. The last one stands for all others.
 constexpr std::array<int, 16> kStatuses = {200, 400, 401, 403, 404, 405, 413, 414,
                                            415, 429, 431, 499, 501, 503, 504, 500};
 
-template <typename Values, typename Value>
-size_t IndexOf(const Values& values, const Value& value) {
-  return static_cast<size_t>(std::find(values.begin(), values.end() - 1, value) - values.begin());
-}
-
-size_t RouteOf(std::string_view path) {
-  constexpr std::string_view kModels = "/v1/models";
-  if (path.starts_with(kModels) && path.substr(kModels.size()).starts_with('/')) path = kModels;
-  return IndexOf(kRoutes, path);
+size_t StatusIndex(int status) {
+  return static_cast<size_t>(std::find(kStatuses.begin(), kStatuses.end() - 1, status) -
+                             kStatuses.begin());
 }
 
 }  // namespace
 
-HttpMetrics::HttpMetrics(prometheus::Registry& registry, const std::string& model) {
+HttpMetrics::HttpMetrics(prometheus::Registry& registry, const std::string& model,
+                         std::vector<RouteLabel> routes)
+    : routes_(std::move(routes)) {
   const prometheus::Labels labels = {{"model", model}};
   const auto gauge = [&](const char* name, const char* what) {
     return &prometheus::BuildGauge().Name(name).Help(what).Labels(labels).Register(registry).Add(
@@ -56,17 +46,28 @@ HttpMetrics::HttpMetrics(prometheus::Registry& registry, const std::string& mode
                        .Help("HTTP requests by route and status code.")
                        .Labels(labels)
                        .Register(registry);
-  for (const std::string_view route : kRoutes) {
+  const auto add_route = [&](const std::string& route) {
     auto& row = requests_total_.emplace_back();
     for (const int status : kStatuses) {
-      row.push_back(
-          &requests.Add({{"route", std::string(route)}, {"code", fmt::format("{}", status)}}));
+      row.push_back(&requests.Add({{"route", route}, {"code", fmt::format("{}", status)}}));
     }
+  };
+  for (const RouteLabel& route : routes_) add_route(route.path);
+  add_route("other");
+}
+
+size_t HttpMetrics::RouteOf(std::string_view path) const {
+  for (size_t i = 0; i < routes_.size(); ++i) {
+    const RouteLabel& route = routes_[i];
+    if (!path.starts_with(route.path)) continue;
+    if (path.size() == route.path.size()) return i;
+    if (route.covers_subpaths && path[route.path.size()] == '/') return i;
   }
+  return routes_.size();
 }
 
 void HttpMetrics::CountRequest(std::string_view path, int http_status) const {
-  requests_total_[RouteOf(path)][IndexOf(kStatuses, http_status)]->Increment();
+  requests_total_[RouteOf(path)][StatusIndex(http_status)]->Increment();
 }
 
 }  // namespace lockstep::router

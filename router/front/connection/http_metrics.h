@@ -4,18 +4,26 @@
 #include <prometheus/gauge.h>
 #include <prometheus/registry.h>
 
-#include <array>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace lockstep::router {
 
+// A path that is a label of metrics.
+struct RouteLabel {
+  std::string path;
+  bool covers_subpaths = false;  // everything below "path/" counts as the path
+};
+
 // Every series of the HTTP API, made at start so that each one reads 0 before its first event.
 // Names and labels: docs/metrics.md. The registry owns the series and outlives the object; all of
 // them may be updated from any thread.
 struct HttpMetrics {
-  HttpMetrics(prometheus::Registry& registry, const std::string& model);
+  // `routes`: the paths that are counted apart. All others are counted as "other".
+  HttpMetrics(prometheus::Registry& registry, const std::string& model,
+              std::vector<RouteLabel> routes);
 
   // One request that was answered, or whose client left before (499). An empty path: it was not
   // read.
@@ -29,7 +37,11 @@ struct HttpMetrics {
   prometheus::Counter* ended_for_violation;
 
  private:
-  std::vector<std::vector<prometheus::Counter*>> requests_total_;  // by route and status
+  size_t RouteOf(std::string_view path) const;
+
+  const std::vector<RouteLabel> routes_;
+  // By route and status. The last route is "other".
+  std::vector<std::vector<prometheus::Counter*>> requests_total_;
 };
 
 }  // namespace lockstep::router

@@ -66,7 +66,7 @@ struct AnswerFacts {
 };
 
 // An API for text generation over HTTP: how its bodies are read, and how its answers and errors are
-// written. Stateless; safe to use from any thread. docs/adding/api.md shows how to add one.
+// written. Stateless; safe to use from any thread. docs/adding/http-api.md shows how to add one.
 class Dialect {
  public:
   virtual ~Dialect() = default;

@@ -144,7 +144,7 @@ class Run {
   }
 
   prometheus::Registry registry_;
-  HttpMetrics metrics_{registry_, "model"};
+  HttpMetrics metrics_{registry_, "model", {}};
   ByteBudget memory_{2 * kMaxBodyBytes};
   ConnectionContext context_{.handle = Answer,
                              .refuse = Refusal,

@@ -30,7 +30,7 @@ class ScriptedServer {
 
  private:
   prometheus::Registry registry_;
-  router::HttpMetrics metrics_{registry_, "model"};
+  router::HttpMetrics metrics_{registry_, "model", {{"/health", false}, {"/v1/models", true}}};
   router::ByteBudget memory_{size_t{1} << 20};
   std::unique_ptr<router::ServerTls> tls_;
   router::ConnectionContext context_;

@@ -41,7 +41,7 @@ class GrpcTestServer {
 
  private:
   prometheus::Registry registry_;
-  router::HttpMetrics metrics_{registry_, "model"};
+  router::HttpMetrics metrics_{registry_, "model", {}};
   const std::shared_ptr<router::ByteBudget> memory_ =
       std::make_shared<router::ByteBudget>(kMemoryBytes);
   router::ConnectionContext context_;

@@ -42,7 +42,7 @@ class HttpStreamTest : public ::testing::Test {
   }
 
   prometheus::Registry registry_;
-  HttpMetrics metrics_{registry_, "model"};
+  HttpMetrics metrics_{registry_, "model", {}};
   ByteBudget memory_{1 << 20};
   std::vector<HttpRequest> shown_;
   ConnectionContext context_{.handle =

@@ -1,4 +1,4 @@
-#include "router/http/status_json.h"
+#include "router/http/routes/status_json.h"
 
 #include <vector>
 

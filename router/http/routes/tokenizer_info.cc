@@ -1,4 +1,4 @@
-#include "router/http/tokenizer_info.h"
+#include "router/http/routes/tokenizer_info.h"
 
 #include <algorithm>
 #include <optional>

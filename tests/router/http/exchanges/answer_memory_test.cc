@@ -36,7 +36,8 @@ class AnswerMemoryTest : public HttpServingTest {
     StartBoth();
     memory_ = std::make_shared<ByteBudget>(memory_bytes);
     home_ = std::make_unique<router::StrandPool>("home", 1);
-    gateway_ = std::make_unique<router::Gateway>(router_->api(), registry_);
+    gateway_ =
+        std::make_unique<router::Gateway>(router_->api(), registry_, router::RouteTable::All());
   }
   ~AnswerMemoryTest() override {
     ReleaseForwards();

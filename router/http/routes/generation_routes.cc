@@ -1,0 +1,28 @@
+#include <utility>
+#include <vector>
+
+#include "router/http/dialects/openai/openai_dialects.h"
+#include "router/http/exchanges/generate_exchange.h"
+#include "router/http/routes/route.h"
+
+namespace lockstep::router {
+
+Route GenerationRoute(std::string path, const Dialect& dialect) {
+  return {.path = std::move(path),
+          .methods = "POST, OPTIONS",
+          .reads_json = true,
+          .generates = true,
+          .has_metric = true,
+          .answer = [&dialect](RouteContext& context, RoutedRequest request) {
+            return GenerateExchange::Start(context.api, {dialect, std::move(request.tenant)},
+                                           std::move(request.http), std::move(request.signal));
+          }};
+}
+
+// The dialects and their paths.
+std::vector<Route> GenerationRoutes() {
+  return {GenerationRoute("/v1/completions", CompletionDialect()),
+          GenerationRoute("/v1/chat/completions", ChatDialect())};
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,71 @@
+#include "router/http/routes/route_table.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <utility>
+
+#include "common/check.h"
+#include "router/serving/validation/field_checks.h"
+
+namespace lockstep::router {
+
+// The files of this folder that have routes, in the order of docs/api.md.
+#define LOCKSTEP_FOR_EACH_ROUTE_FILE(routes)                                                  \
+  routes(GenerationRoutes) routes(TextRoutes) routes(ModelRoutes) routes(TokenizerInfoRoutes) \
+      routes(HealthRoutes) routes(VersionRoutes) routes(MetricsRoutes) routes(StatusRoutes)   \
+          routes(PageRoutes)
+
+#define LOCKSTEP_DECLARE_ROUTES(name) std::vector<Route> name();
+#define LOCKSTEP_APPEND_ROUTES(name) \
+  for (Route & route : name()) all.push_back(std::move(route));
+
+LOCKSTEP_FOR_EACH_ROUTE_FILE(LOCKSTEP_DECLARE_ROUTES)
+
+RouteTable RouteTable::All() {
+  std::vector<Route> all;
+  LOCKSTEP_FOR_EACH_ROUTE_FILE(LOCKSTEP_APPEND_ROUTES)
+  return RouteTable(std::move(all));
+}
+
+RouteTable::RouteTable(std::vector<Route> routes) : routes_(std::move(routes)) {
+  for (const Route& route : routes_) {
+    LOCKSTEP_CHECK(Find(route.path) == &route, "two routes cover {}", route.path);
+  }
+}
+
+const Route* RouteTable::Find(std::string_view path) const {
+  for (const Route& route : routes_) {
+    if (route.Covers(path)) return &route;
+  }
+  return nullptr;
+}
+
+std::vector<RouteLabel> RouteTable::Labels() const {
+  std::vector<RouteLabel> labels;
+  for (const Route& route : routes_) {
+    if (!route.has_metric) continue;
+    labels.push_back({.path = route.path, .covers_subpaths = route.covers_subpaths});
+  }
+  return labels;
+}
+
+std::string RouteTable::HintFor(std::string_view path) const {
+  constexpr std::string_view kVersion = "/v1";
+  const auto at = [](std::string_view there) { return fmt::format("it is at {}", Quote(there)); };
+  if (path.ends_with('/') && Find(path.substr(0, path.size() - 1)) != nullptr) {
+    return at(path.substr(0, path.size() - 1));
+  }
+  const bool versioned = path.starts_with("/v1/");
+  if (versioned && path != "/v1/" && Find(path.substr(kVersion.size())) != nullptr) {
+    return at(path.substr(kVersion.size()));
+  }
+  const std::string with_version = std::string(kVersion) + std::string(path);
+  if (!versioned && Find(with_version) != nullptr) return at(with_version);
+  if (versioned) {
+    return "of OpenAI's API there are /v1/chat/completions, /v1/completions and /v1/models";
+  }
+  return "OpenAI's API is under /v1";
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "router/front/connection/http_metrics.h"
+#include "router/http/routes/route.h"
+
+namespace lockstep::router {
+
+// The paths of an HTTP API. Immutable; safe to use from any thread.
+class RouteTable {
+ public:
+  // All paths of the router. docs/adding/http-api.md shows how to add one.
+  static RouteTable All();
+  // No two routes may cover the same path.
+  explicit RouteTable(std::vector<Route> routes);
+
+  // Null: nothing is at this path.
+  const Route* Find(std::string_view path) const;
+  // The labels of the metrics.
+  std::vector<RouteLabel> Labels() const;
+  // What to ask for instead of a path that is not there, as the end of a sentence.
+  std::string HintFor(std::string_view path) const;
+
+ private:
+  std::vector<Route> routes_;
+};
+
+}  // namespace lockstep::router
