@@ -1,0 +1,30 @@
+"""Words that make a sentence hard to read for somebody whose first language is another.
+
+Each one points at a person or a thing without naming it ("whoever", "one that", "what it is told"), or turns the sentence
+around ("of which", "since when", "but for"). Say the name, put the subject first, or write two sentences. The words are counted
+in documents (repository_checks.check_docs_voice).
+"""
+
+import re
+
+RIDDLING_WORDS = (
+    # A person or a thing without a name.
+    r"whoever", r"whomever", r"whom", r"whose",
+    r"whatever", r"whichever", r"wherever",
+    r"nobody", r"somebody", r"everybody",
+    r"(?:the )?ones? that", r"those (?:that|who|which)", r"that which", r"he who",
+    r"the one (?:before|after|behind|that)", r"none of (?:them|it|these)",
+    r"what (?:it|they|he|comes|came|goes|went|stands|stood|waits|waited|follows)",
+    r"(?:is|are|was|were|be) told(?! to)", r"tells? of", r"learns? of",
+    # The sentence turned around.
+    r"(?:about|after|at|before|behind|beside|by|for|from|in|of|on|than|to|under|with) which",
+    r"since when", r"until when", r"or not(?=[,;.])", r"but for", r"for want of", r"save for", r"lest",
+    r"not until then",
+)
+
+RIDDLE = re.compile(r"\b(?:" + "|".join(RIDDLING_WORDS) + r")(?!\w)", re.IGNORECASE)
+
+
+def riddles(text):
+    """The riddling words of a text, in order. Line breaks count as spaces, so a pair of words may be wrapped."""
+    return [match.group() for match in RIDDLE.finditer(re.sub(r"\s+", " ", text))]
