@@ -21,6 +21,7 @@ CHECKS = {
     "built": None,  # needs the build folder as well
     "layout": repository_checks.check_layout,
     "links": repository_checks.check_links,
+    "widths": repository_checks.check_widths,
     "paths": repository_checks.check_paths,
     "results": repository_checks.check_results,
     "corpora": repository_checks.check_corpora,

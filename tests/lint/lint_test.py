@@ -267,6 +267,16 @@ class RepositoryTest(LintTest):
                 self.plant("docs/a.md", f"See [it]({link}) and `[code](x.md)`.\n\n```\n[code](x.md)\n```\n")
                 self.assertEqual(len(self.messages(repository_checks.check_links)), found)
 
+    def test_finds_prose_that_is_too_wide(self):
+        wide = "word " * 20 + "word"
+        self.plant("docs/a.md", f"# A\n\n{wide[:100]}\n\n| {wide} |\n\n```\n{wide}\n```\n\n    {wide}\n\n"
+                   f"`{wide}` is code\n- [{wide}](a.md) is a link\n")
+        self.assert_clean(repository_checks.check_widths)
+        for line in (wide, f"- a\n  {wide}", f"- a\n\n    {wide}", f"text\n    {wide}", f"see `{wide}`", f"## {wide}"):
+            with self.subTest(line=line):
+                self.plant("docs/b.md", f"# B\n\n{line}\n")
+                self.assert_finds(repository_checks.check_widths, "docs/b.md", "columns; prose has at most 100")
+
     def test_finds_a_result_that_the_document_does_not_show(self):
         self.plant("bench/results/table", 'import sys\nprint("| case |")\nprint("| " + open(sys.argv[1]).read() + " |")\n')
         self.plant("docs/performance.md", "# Performance\n\n| case |\n| 1.5 |\n")

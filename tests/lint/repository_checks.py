@@ -57,6 +57,41 @@ def check_links(root):
                     yield Finding(path, number, f"{linked.name} has no heading for #{anchor}")
 
 
+# --- the width of documents ---
+
+MAX_PROSE_COLUMNS = 100
+UNBREAKABLE = re.compile(r"`+[^`]*`+|!?\[(?:`[^`]*`|[^\]])*\]\([^)\s]*\)")
+
+
+def prose_lines(markdown):
+    """(number, line) of a document without tables, fenced and indented code. A list's continuation is prose."""
+    inside_fence = inside_code = inside_list = False
+    after_blank = True
+    for number, line in enumerate(markdown.splitlines(), start=1):
+        if line.lstrip().startswith("```"):
+            inside_fence = not inside_fence
+        elif not inside_fence and line.strip():
+            indented = line.startswith("    ")
+            inside_code = indented and not inside_list and (inside_code or after_blank)
+            if not indented:
+                inside_list = bool(re.match(r" {0,3}(?:[-*+]|\d+[.)]) ", line)) or (inside_list and line[0] == " ")
+            if not inside_code and not line.lstrip().startswith("|"):
+                yield number, line
+        after_blank = not line.strip()
+
+
+def check_widths(root):
+    """Prose ends at column 100, unless a link or a piece of code cannot be broken before."""
+    for path in files(root, ".md"):
+        for number, line in prose_lines(read(root, path)):
+            if len(line) <= MAX_PROSE_COLUMNS:
+                continue
+            start = len(line) - len(re.sub(r"^[\s>]*(?:(?:[-*+]|\d+[.)]|#+)\s+)*", "", line))
+            solid = UNBREAKABLE.sub(lambda match: "x" * len(match.group()), line)
+            if " " in solid[start:MAX_PROSE_COLUMNS + 1]:
+                yield Finding(path, number, f"{len(line)} columns; prose has at most {MAX_PROSE_COLUMNS}")
+
+
 # --- paths of the sources in documents ---
 
 SOURCE_PATH = re.compile(r"`((?:\w+/)+[\w.*-]*)`")
