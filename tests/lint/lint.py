@@ -11,6 +11,7 @@ import pathlib
 import sys
 
 import repository_checks
+import results_checks
 import source_checks
 
 CHECKS = {
@@ -23,7 +24,7 @@ CHECKS = {
     "links": repository_checks.check_links,
     "widths": repository_checks.check_widths,
     "paths": repository_checks.check_paths,
-    "results": repository_checks.check_results,
+    "results": results_checks.check_results,
     "corpora": repository_checks.check_corpora,
     "scripts": repository_checks.check_scripts,
 }

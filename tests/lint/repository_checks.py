@@ -1,9 +1,8 @@
-"""Checks of the repository around the code: layout, documents, results, corpora, scripts."""
+"""Checks of the repository around the code: layout, documents, corpora, scripts."""
 
 import pathlib
 import re
 import subprocess
-import sys
 
 from tree import Finding, files, numbered_lines, read, tracked_top_level
 
@@ -107,24 +106,6 @@ def check_paths(root):
             for target in SOURCE_PATH.findall(line):
                 if target.split("/")[0] in PATH_ROOTS and not any(root.glob(target.rstrip("/"))):
                     yield Finding(path, number, f"there is no {target}")
-
-
-# --- results of benchmarks ---
-
-def check_results(root):
-    """Every table of a kept result stands in docs/performance.md as bench/results/table prints it."""
-    document = set((root / "docs/performance.md").read_text("utf-8").splitlines())
-    for path in files(root, ".json", folders=("bench/results",)):
-        if path.name.startswith("speed-gate-"):
-            continue  # bench/speed_gate compares with it; it is no table
-        printed = subprocess.run([sys.executable, str(root / "bench/results/table"), str(root / path)],
-                                 capture_output=True, text=True, check=False)
-        if printed.returncode != 0:
-            yield Finding(path, 0, printed.stderr.strip().splitlines()[-1])
-            continue
-        for row in printed.stdout.splitlines():
-            if row.startswith("|") and row not in document:
-                yield Finding(path, 0, f"docs/performance.md lacks the row {row}")
 
 
 # --- fuzz corpora ---
