@@ -22,6 +22,7 @@ CHECKS = {
     "built": None,  # needs the build folder as well
     "layout": repository_checks.check_layout,
     "links": repository_checks.check_links,
+    "docs_voice": repository_checks.check_docs_voice,
     "widths": repository_checks.check_widths,
     "paths": repository_checks.check_paths,
     "results": results_checks.check_results,

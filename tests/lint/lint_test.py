@@ -278,6 +278,18 @@ class RepositoryTest(LintTest):
                 self.plant("docs/b.md", f"# B\n\n{line}\n")
                 self.assert_finds(repository_checks.check_widths, "docs/b.md", "columns; prose has at most 100")
 
+    def test_finds_documents_that_riddle(self):
+        plain = "The worker refuses a step that is too large.\n" * 1000
+        self.plant("docs/a.md", plain + "Whoever asks.\nA step of\n  which nothing remains.\n`whose` and one that.\n")
+        self.assert_clean(repository_checks.check_docs_voice)
+        self.plant("bench/results/diary.md", "Whoever asks.\n")
+        self.assert_clean(repository_checks.check_docs_voice)
+        self.plant("docs/b.md", "# B\n\nA queue, whose end\n\n```\nwhose\n```\n")
+        found = self.messages(repository_checks.check_docs_voice)
+        self.assertEqual([message.split(": error")[0] for message in found],
+                         ["docs/a.md:1001", "docs/a.md:1002", "docs/a.md:1004", "docs/b.md:3"])
+        self.assertIn('"of which" makes a riddle', found[1])
+
     def test_finds_a_fuzzer_without_a_corpus(self):
         self.plant("tests/fuzz/text/CMakeLists.txt",
                    "lockstep_fuzzer(full SOURCES a.cc CORPUS ${CMAKE_CURRENT_SOURCE_DIR}/corpus/full)\n"
@@ -312,6 +324,8 @@ class ResultsTest(LintTest):
         self.plant("bench/results/kept.json", "| decode:1x512 | ms | 1.5 | 3.45e+03 |")
         self.plant("bench/results/tables.md", subprocess.run(
             ["python3", str(self.root / "bench/results/table")], capture_output=True, text=True, check=True).stdout)
+        self.plant("bench/results/chart", "print('<svg/>')\n")
+        self.plant("docs/images/beside-vllm.svg", "<svg/>\n")
         self.page("| one | 1.5 | 3,450 | 2300 |")
 
     def page(self, row, below=BELOW):
@@ -325,6 +339,12 @@ class ResultsTest(LintTest):
     def test_finds_an_appendix_that_lacks_a_result(self):
         self.plant("bench/results/more.json", "| decode:8x512 | ms | 2.5 | 4.5 |")
         self.assert_finds(results_checks.check_results, "tables.md", "is not what bench/results/table --all prints")
+
+    def test_finds_a_chart_that_was_not_drawn_anew(self):
+        self.plant("bench/results/chart", "print('<svg>6,392</svg>')\n")
+        self.assert_finds(results_checks.check_results, "beside-vllm.svg", "is not what bench/results/chart prints")
+        self.plant("bench/results/chart", "import sys\nsys.exit('no result')\n")
+        self.assert_finds(results_checks.check_results, "bench/results/chart", "no result")
 
     def test_finds_figures_that_are_not_kept(self):
         for row, figure in (("| one | 1.6 | | |", "1.6"), ("| one | 1.5 | 3,450 | 2301 |", "2301"),

@@ -5,6 +5,7 @@ import re
 import subprocess
 
 from tree import Finding, files, numbered_lines, read, tracked_top_level
+from voice_words import RIDDLE
 
 # --- layout ---
 
@@ -89,6 +90,31 @@ def check_widths(root):
             solid = UNBREAKABLE.sub(lambda match: "x" * len(match.group()), line)
             if " " in solid[start:MAX_PROSE_COLUMNS + 1]:
                 yield Finding(path, number, f"{len(line)} columns; prose has at most {MAX_PROSE_COLUMNS}")
+
+
+# --- the voice of documents ---
+
+MAX_RIDDLES_PER_1000_LINES = 3
+DIARY = pathlib.Path("bench/results/diary.md")  # a log; it is not counted
+
+
+def check_docs_voice(root):
+    """Documents have few riddling words (voice_words.py). Beyond the limit each one is a finding."""
+    findings = []
+    num_lines = 0
+    for path in files(root, ".md"):
+        if path == DIARY:
+            continue
+        text = read(root, path)
+        num_lines += len(text.splitlines())
+        prose = re.sub(r"^```.*?^```|`[^`\n]*`", lambda code: re.sub(r"[^\n]", " ", code.group()), text,
+                       flags=re.MULTILINE | re.DOTALL)
+        for match in RIDDLE.finditer(prose):
+            line = prose.count("\n", 0, match.start()) + 1
+            findings.append(Finding(path, line, f"\"{' '.join(match.group().split())}\" makes a riddle: name the person or "
+                                                f"thing, and put the subject first"))
+    if len(findings) * 1000 > MAX_RIDDLES_PER_1000_LINES * num_lines:
+        yield from findings
 
 
 # --- paths of the sources in documents ---

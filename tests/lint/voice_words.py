@@ -14,7 +14,7 @@ RIDDLING_WORDS = (
     r"nobody", r"somebody", r"everybody",
     r"(?:the )?ones? that", r"those (?:that|who|which)", r"that which", r"he who",
     r"the one (?:before|after|behind|that)", r"none of (?:them|it|these)",
-    r"what (?:it|they|he|comes|came|goes|went|stands|stood|waits|waited|follows)",
+    r"what (?:they|he|comes|came|goes|went|stands|stood|waits|waited|follows)", r"what it(?! (?:does|means|shows)\b)",
     r"(?:is|are|was|were|be) told(?! to)", r"tells? of", r"learns? of",
     # The sentence turned around.
     r"(?:about|after|at|before|behind|beside|by|for|from|in|of|on|than|to|under|with) which",
@@ -22,9 +22,10 @@ RIDDLING_WORDS = (
     r"not until then",
 )
 
-RIDDLE = re.compile(r"\b(?:" + "|".join(RIDDLING_WORDS) + r")(?!\w)", re.IGNORECASE)
+# A pair of words may be wrapped.
+RIDDLE = re.compile(r"\b(?:" + "|".join(RIDDLING_WORDS).replace(" ", r"\s+") + r")(?!\w)", re.IGNORECASE)
 
 
 def riddles(text):
-    """The riddling words of a text, in order. Line breaks count as spaces, so a pair of words may be wrapped."""
-    return [match.group() for match in RIDDLE.finditer(re.sub(r"\s+", " ", text))]
+    """The riddling words of a text, in order."""
+    return [match.group() for match in RIDDLE.finditer(text)]
