@@ -24,8 +24,3 @@ RIDDLING_WORDS = (
 
 # A pair of words may be wrapped.
 RIDDLE = re.compile(r"\b(?:" + "|".join(RIDDLING_WORDS).replace(" ", r"\s+") + r")(?!\w)", re.IGNORECASE)
-
-
-def riddles(text):
-    """The riddling words of a text, in order."""
-    return [match.group() for match in RIDDLE.finditer(text)]
