@@ -282,8 +282,9 @@ class RepositoryTest(LintTest):
         plain = "The worker refuses a step that is too large.\n" * 1000
         self.plant("docs/a.md", plain + "Whoever asks.\nA step of\n  which nothing remains.\n`whose` and one that.\n")
         self.assert_clean(repository_checks.check_docs_voice)
-        self.plant("bench/results/diary.md", "Whoever asks.\n")
-        self.assert_clean(repository_checks.check_docs_voice)
+        diary = self.plant("bench/results/diary.md", "Whoever asks.\n")
+        self.assert_finds(repository_checks.check_docs_voice, "diary.md:1:", "Whoever")
+        diary.write_text(plain)
         self.plant("docs/b.md", "# B\n\nA queue, whose end\n\n```\nwhose\n```\n")
         found = self.messages(repository_checks.check_docs_voice)
         self.assertEqual([message.split(": error")[0] for message in found],
