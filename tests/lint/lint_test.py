@@ -327,6 +327,8 @@ class ResultsTest(LintTest):
             ["python3", str(self.root / "bench/results/table")], capture_output=True, text=True, check=True).stdout)
         self.plant("bench/results/chart", "print('<svg/>')\n")
         self.plant("docs/images/beside-vllm.svg", "<svg/>\n")
+        self.plant("bench/results/diary.md", "89 kills, 54,911 requests.\n")
+        self.plant("README.md", "# L\n\n99\n\n## Three proofs\n\n54,911 of Qwen3-8B ([it](77.md)).\n\n## Two\n\n98\n")
         self.page("| one | 1.5 | 3,450 | 2300 |")
 
     def page(self, row, below=BELOW):
@@ -353,6 +355,12 @@ class ResultsTest(LintTest):
             with self.subTest(row=row):
                 self.page(row)
                 self.assert_finds(results_checks.check_results, "performance.md:5:", f"{figure} is no figure of kept")
+
+    def test_finds_proofs_with_other_figures(self):
+        self.plant("README.md", "## Three proofs\n\n89 kills, 54,912 requests.\n")
+        self.assert_finds(results_checks.check_results, "README.md:3:", "54,912 stands neither")
+        self.plant("README.md", "## Proofs\n")
+        self.assert_finds(results_checks.check_results, "README.md", "no section Three proofs")
 
     def test_finds_a_table_without_its_commit(self):
         for below in ("Commit 0123abc.", "On 2026-01-31.", "Text. " + self.BELOW):

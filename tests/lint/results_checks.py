@@ -12,8 +12,10 @@ FOLDER = pathlib.Path("bench/results")
 TABLES = FOLDER / "tables.md"
 CHART = pathlib.Path("docs/images/beside-vllm.svg")
 PAGE = pathlib.Path("docs/performance.md")
+README = pathlib.Path("README.md")
 MEASURED = re.compile(r"Commit [0-9a-f]{7}, \d{4}-\d\d-\d\d\b")
 FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+PROOF_FIGURE = re.compile(r"(?<![\w.,-])\d+(?:[.,]\d+)*(?![\w-])")  # not the 8 of 8B, nor the 200 of H200
 
 
 def made(root, script, target, *arguments):
@@ -32,6 +34,7 @@ def check_results(root):
     yield from made(root, FOLDER / "chart", CHART)
     if (root / TABLES).exists():
         yield from check_page(root)
+    yield from check_proofs(root)
 
 
 def measured_figures(section):
@@ -66,3 +69,18 @@ def check_page(root):
                     if float(figure) not in kept and not is_ratio(figure, known):
                         yield Finding(PAGE, number, f"{figure} is no figure of {', '.join(names)}")
         line += block.count("\n") + 2
+
+
+def check_proofs(root):
+    """A figure of the README's proofs stands in the page for users or in the diary, written alike."""
+    text = read(root, README)
+    start = text.find("## Three proofs\n")
+    if start < 0:
+        yield Finding(README, 0, "has no section Three proofs")
+        return
+    proofs = re.sub(r"\]\([^)\n]*\)", "]", text[start:].split("\n## ", 1)[0])
+    kept = set(PROOF_FIGURE.findall(read(root, PAGE) + read(root, FOLDER / "diary.md")))
+    for match in PROOF_FIGURE.finditer(proofs):
+        if match.group() not in kept:
+            line = text.count("\n", 0, start) + proofs.count("\n", 0, match.start()) + 1
+            yield Finding(README, line, f"{match.group()} stands neither in {PAGE} nor in the diary")
