@@ -16,7 +16,7 @@
 
 namespace lockstep::worker {
 
-// Values of a kind of device for flags that are 0 (bench/results/diary.md).
+// Values of a kind of device for flags that are 0 (docs/performance.md).
 struct DeviceDefaults {
   uint32_t max_slots = 0;
   uint32_t max_step_tokens = 0;
