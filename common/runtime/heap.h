@@ -16,7 +16,7 @@ void ReturnLargeBlocks();
 
 // Also gives back memory that was freed in small blocks: this thread's, and that of other threads
 // as far as possible. Takes milliseconds if there is much of it. A thread that allocates from a
-// heap waits while this call goes through that heap (docs/performance.md).
+// heap waits while this call goes through that heap (bench/results/diary.md).
 void ReturnFreedMemory();
 
 // Resident memory of this process; 0 when it cannot be read.

@@ -77,7 +77,7 @@ inline constexpr int kMaxDecodeLayersBlocks = 132;
 int64_t DecodeLayersMaxRows(const DecodeLayersShape& shape);
 
 // Up to this many rows, a call is taken to be faster than the ops, if the number of rows times the
-// keys of the longest is at most DecodeLayersFasterKeys(shape). docs/performance.md has the
+// keys of the longest is at most DecodeLayersFasterKeys(shape). bench/results/diary.md has the
 // measurements.
 int64_t DecodeLayersFasterRows(const DecodeLayersShape& shape);
 int64_t DecodeLayersFasterKeys(const DecodeLayersShape& shape);

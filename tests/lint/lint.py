@@ -11,6 +11,7 @@ import pathlib
 import sys
 
 import repository_checks
+import results_checks
 import source_checks
 
 CHECKS = {
@@ -21,8 +22,10 @@ CHECKS = {
     "built": None,  # needs the build folder as well
     "layout": repository_checks.check_layout,
     "links": repository_checks.check_links,
+    "docs_voice": repository_checks.check_docs_voice,
+    "widths": repository_checks.check_widths,
     "paths": repository_checks.check_paths,
-    "results": repository_checks.check_results,
+    "results": results_checks.check_results,
     "corpora": repository_checks.check_corpora,
     "scripts": repository_checks.check_scripts,
 }

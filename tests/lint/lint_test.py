@@ -9,6 +9,7 @@ import unittest
 
 import programs
 import repository_checks
+import results_checks
 import source_checks
 
 
@@ -267,13 +268,28 @@ class RepositoryTest(LintTest):
                 self.plant("docs/a.md", f"See [it]({link}) and `[code](x.md)`.\n\n```\n[code](x.md)\n```\n")
                 self.assertEqual(len(self.messages(repository_checks.check_links)), found)
 
-    def test_finds_a_result_that_the_document_does_not_show(self):
-        self.plant("bench/results/table", 'import sys\nprint("| case |")\nprint("| " + open(sys.argv[1]).read() + " |")\n')
-        self.plant("docs/performance.md", "# Performance\n\n| case |\n| 1.5 |\n")
-        self.plant("bench/results/a.json", "1.5")
-        self.assert_clean(repository_checks.check_results)
-        self.plant("bench/results/b.json", "2.5")
-        self.assert_finds(repository_checks.check_results, "b.json", "lacks the row | 2.5 |")
+    def test_finds_prose_that_is_too_wide(self):
+        wide = "word " * 20 + "word"
+        self.plant("docs/a.md", f"# A\n\n{wide[:100]}\n\n| {wide} |\n\n```\n{wide}\n```\n\n    {wide}\n\n"
+                   f"`{wide}` is code\n- [{wide}](a.md) is a link\n")
+        self.assert_clean(repository_checks.check_widths)
+        for line in (wide, f"- a\n  {wide}", f"- a\n\n    {wide}", f"text\n    {wide}", f"see `{wide}`", f"## {wide}"):
+            with self.subTest(line=line):
+                self.plant("docs/b.md", f"# B\n\n{line}\n")
+                self.assert_finds(repository_checks.check_widths, "docs/b.md", "columns; prose has at most 100")
+
+    def test_finds_documents_that_riddle(self):
+        plain = "The worker refuses a step that is too large.\n" * 1000
+        self.plant("docs/a.md", plain + "Whoever asks.\nA step of\n  which nothing remains.\n`whose` and one that.\n")
+        self.assert_clean(repository_checks.check_docs_voice)
+        diary = self.plant("bench/results/diary.md", "Whoever asks.\n")
+        self.assert_finds(repository_checks.check_docs_voice, "diary.md:1:", "Whoever")
+        diary.write_text(plain)
+        self.plant("docs/b.md", "# B\n\nA queue, whose end\n\n```\nwhose\n```\n")
+        found = self.messages(repository_checks.check_docs_voice)
+        self.assertEqual([message.split(": error")[0] for message in found],
+                         ["docs/a.md:1001", "docs/a.md:1002", "docs/a.md:1004", "docs/b.md:3"])
+        self.assertIn('"of which" makes a riddle', found[1])
 
     def test_finds_a_fuzzer_without_a_corpus(self):
         self.plant("tests/fuzz/text/CMakeLists.txt",
@@ -294,6 +310,63 @@ class RepositoryTest(LintTest):
                 target.chmod(mode)
                 self.assert_finds(repository_checks.check_scripts, expected)
                 target.unlink()
+
+
+class ResultsTest(LintTest):
+    TABLE = ("import pathlib\n"
+             "for path in sorted(pathlib.Path(__file__).parent.glob('*.json')):\n"
+             "    print(f'## {path.stem}\\n\\n| case | unit | a | b |\\n|---|---|---:|---:|\\n{path.read_text()}')\n")
+    PAGE = "# P\n\n| | a | b | times |\n|---|---:|---:|---:|\n{row}\n\n{below}\n"
+    BELOW = "Commit 0123abc, 2026-01-31 ([kept](../bench/results/tables.md#kept))."
+
+    def setUp(self):
+        super().setUp()
+        self.plant("bench/results/table", self.TABLE)
+        self.plant("bench/results/kept.json", "| decode:1x512 | ms | 1.5 | 3.45e+03 |")
+        self.plant("bench/results/tables.md", subprocess.run(
+            ["python3", str(self.root / "bench/results/table")], capture_output=True, text=True, check=True).stdout)
+        self.plant("bench/results/chart", "print('<svg/>')\n")
+        self.plant("docs/images/beside-vllm.svg", "<svg/>\n")
+        self.plant("bench/results/diary.md", "89 kills, 54,911 requests.\n")
+        self.plant("README.md", "# L\n\n99\n\n## Three proofs\n\n54,911 of Qwen3-8B ([it](77.md)).\n\n## Two\n\n98\n")
+        self.page("| one | 1.5 | 3,450 | 2300 |")
+
+    def page(self, row, below=BELOW):
+        self.plant("docs/performance.md", self.PAGE.format(row=row, below=below))
+
+    def test_lets_kept_figures_and_their_ratios_pass(self):
+        self.assert_clean(results_checks.check_results)
+        self.page("| 8B on 4 cards | 1.5 | | |")
+        self.assert_clean(results_checks.check_results)
+
+    def test_finds_an_appendix_that_lacks_a_result(self):
+        self.plant("bench/results/more.json", "| decode:8x512 | ms | 2.5 | 4.5 |")
+        self.assert_finds(results_checks.check_results, "tables.md", "is not what bench/results/table --all prints")
+
+    def test_finds_a_chart_that_was_not_drawn_anew(self):
+        self.plant("bench/results/chart", "print('<svg>6,392</svg>')\n")
+        self.assert_finds(results_checks.check_results, "beside-vllm.svg", "is not what bench/results/chart prints")
+        self.plant("bench/results/chart", "import sys\nsys.exit('no result')\n")
+        self.assert_finds(results_checks.check_results, "bench/results/chart", "no result")
+
+    def test_finds_figures_that_are_not_kept(self):
+        for row, figure in (("| one | 1.6 | | |", "1.6"), ("| one | 1.5 | 3,450 | 2301 |", "2301"),
+                            ("| one | 512 | | |", "512"), ("| one | 1.5 | | 1.0 |", "1.0")):
+            with self.subTest(row=row):
+                self.page(row)
+                self.assert_finds(results_checks.check_results, "performance.md:5:", f"{figure} is no figure of kept")
+
+    def test_finds_proofs_with_other_figures(self):
+        self.plant("README.md", "## Three proofs\n\n89 kills, 54,912 requests.\n")
+        self.assert_finds(results_checks.check_results, "README.md:3:", "54,912 stands neither")
+        self.plant("README.md", "## Proofs\n")
+        self.assert_finds(results_checks.check_results, "README.md", "no section Three proofs")
+
+    def test_finds_a_table_without_its_commit(self):
+        for below in ("Commit 0123abc.", "On 2026-01-31.", "Text. " + self.BELOW):
+            with self.subTest(below=below):
+                self.page("| one | 1.5 | | |", below)
+                self.assert_finds(results_checks.check_results, "performance.md:3:", "does not say its commit and day")
 
 
 class ProgramsTest(unittest.TestCase):

@@ -1,11 +1,11 @@
-"""Checks of the repository around the code: layout, documents, results, corpora, scripts."""
+"""Checks of the repository around the code: layout, documents, corpora, scripts."""
 
 import pathlib
 import re
 import subprocess
-import sys
 
 from tree import Finding, files, numbered_lines, read, tracked_top_level
+from voice_words import RIDDLE
 
 # --- layout ---
 
@@ -57,6 +57,70 @@ def check_links(root):
                     yield Finding(path, number, f"{linked.name} has no heading for #{anchor}")
 
 
+# --- the width of documents ---
+
+MAX_PROSE_COLUMNS = 100
+UNBREAKABLE = re.compile(r"`+[^`]*`+|!?\[(?:`[^`]*`|[^\]])*\]\([^)\s]*\)")
+
+
+def prose_lines(markdown):
+    """(number, line) of a document without tables, fenced and indented code. A list's continuation is prose."""
+    inside_fence = inside_code = inside_list = False
+    after_blank = True
+    for number, line in enumerate(markdown.splitlines(), start=1):
+        if line.lstrip().startswith("```"):
+            inside_fence = not inside_fence
+        elif not inside_fence and line.strip():
+            indented = line.startswith("    ")
+            inside_code = indented and not inside_list and (inside_code or after_blank)
+            if not indented:
+                inside_list = bool(re.match(r" {0,3}(?:[-*+]|\d+[.)]) ", line)) or (inside_list and line[0] == " ")
+            if not inside_code and not line.lstrip().startswith("|"):
+                yield number, line
+        after_blank = not line.strip()
+
+
+def check_widths(root):
+    """Prose ends at column 100, unless a link or a piece of code cannot be broken before."""
+    for path in files(root, ".md"):
+        for number, line in prose_lines(read(root, path)):
+            if len(line) <= MAX_PROSE_COLUMNS:
+                continue
+            start = len(line) - len(re.sub(r"^[\s>]*(?:(?:[-*+]|\d+[.)]|#+)\s+)*", "", line))
+            solid = UNBREAKABLE.sub(lambda match: "x" * len(match.group()), line)
+            if " " in solid[start:MAX_PROSE_COLUMNS + 1]:
+                yield Finding(path, number, f"{len(line)} columns; prose has at most {MAX_PROSE_COLUMNS}")
+
+
+# --- the voice of documents ---
+
+MAX_RIDDLES_PER_1000_LINES = 3
+DIARY = pathlib.Path("bench/results/diary.md")  # as long as half of all other pages, so it counts by itself
+
+
+def check_docs_voice(root):
+    """Documents have few riddling words (voice_words.py). Beyond the limit each one is a finding."""
+    pages = files(root, ".md")
+    yield from riddles_of(root, [page for page in pages if page != DIARY])
+    yield from riddles_of(root, [page for page in pages if page == DIARY])
+
+
+def riddles_of(root, pages):
+    findings = []
+    num_lines = 0
+    for path in pages:
+        text = read(root, path)
+        num_lines += len(text.splitlines())
+        prose = re.sub(r"^```.*?^```|`[^`\n]*`", lambda code: re.sub(r"[^\n]", " ", code.group()), text,
+                       flags=re.MULTILINE | re.DOTALL)
+        for match in RIDDLE.finditer(prose):
+            word = " ".join(match.group().split())
+            findings.append(Finding(path, prose.count("\n", 0, match.start()) + 1,
+                                    f'"{word}" makes a riddle: name the person or thing, and put the subject first'))
+    if len(findings) * 1000 > MAX_RIDDLES_PER_1000_LINES * num_lines:
+        yield from findings
+
+
 # --- paths of the sources in documents ---
 
 SOURCE_PATH = re.compile(r"`((?:\w+/)+[\w.*-]*)`")
@@ -72,24 +136,6 @@ def check_paths(root):
             for target in SOURCE_PATH.findall(line):
                 if target.split("/")[0] in PATH_ROOTS and not any(root.glob(target.rstrip("/"))):
                     yield Finding(path, number, f"there is no {target}")
-
-
-# --- results of benchmarks ---
-
-def check_results(root):
-    """Every table of a kept result stands in docs/performance.md as bench/results/table prints it."""
-    document = set((root / "docs/performance.md").read_text("utf-8").splitlines())
-    for path in files(root, ".json", folders=("bench/results",)):
-        if path.name.startswith("speed-gate-"):
-            continue  # bench/speed_gate compares with it; it is no table
-        printed = subprocess.run([sys.executable, str(root / "bench/results/table"), str(root / path)],
-                                 capture_output=True, text=True, check=False)
-        if printed.returncode != 0:
-            yield Finding(path, 0, printed.stderr.strip().splitlines()[-1])
-            continue
-        for row in printed.stdout.splitlines():
-            if row.startswith("|") and row not in document:
-                yield Finding(path, 0, f"docs/performance.md lacks the row {row}")
 
 
 # --- fuzz corpora ---

@@ -11,7 +11,7 @@
 namespace lockstep::bench {
 
 // How long a step takes. The numbers are of the Qwen3-8B shape on one H200. They were fitted to
-// steps of closed loops (docs/performance.md, "The model on an H200").
+// steps of closed loops (bench/results/diary.md, "The model on an H200").
 struct StepCosts {
   absl::Duration decodes_alone = absl::Microseconds(4600);  // a step without prompt tokens
   absl::Duration with_prompts = absl::Microseconds(5400);   // a step with them
