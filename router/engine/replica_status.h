@@ -12,7 +12,7 @@
 #include "common/runtime/mutex.h"
 #include "lockstep/worker/v1/worker.pb.h"
 #include "router/core/messages/scheduler_stats.h"
-#include "router/engine/router_metrics.h"
+#include "router/workers/worker_state.h"
 
 namespace lockstep::router {
 

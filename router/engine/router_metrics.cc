@@ -29,8 +29,6 @@ constexpr std::array<std::string_view, 2> kStageNames = {"queued", "running"};
 constexpr std::array<std::string_view, 2> kRetryNames = {"resumed", "failed"};
 constexpr std::array<std::string_view, 4> kBlockStates = {"free", "used", "cached", "fenced"};
 constexpr std::array<std::string_view, 2> kPhaseNames = {"prefill", "decode"};
-constexpr std::array<std::string_view, 6> kWorkerStateNames = {
-    "connecting", "ready", "draining", "lost", "mismatched", "standby"};
 constexpr std::array<std::string_view, 2> kOwnerNames = {"self", "other"};
 constexpr std::array<std::string_view, 3> kCircuitNames = {"closed", "open", "half_open"};
 
@@ -107,10 +105,6 @@ class Builder {
 };
 
 }  // namespace
-
-std::string_view WorkerStateName(WorkerState state) {
-  return kWorkerStateNames.at(static_cast<size_t>(state));
-}
 
 RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& model)
     : registry_(registry), model_(model) {

@@ -16,19 +16,14 @@
 #include "router/workers/circuit_breaker.h"
 #include "router/workers/shard.h"
 #include "router/workers/worker_contract.h"
+#include "router/workers/worker_state.h"
 
 namespace lockstep::router {
-
-// kStandby: another router serves the worker, or is about to.
-enum class WorkerState { kConnecting, kReady, kDraining, kLost, kMismatched, kStandby };
-std::string_view WorkerStateName(WorkerState state);
 
 enum class FinishedAs { kStop, kLength, kAbort, kError };
 enum class RequestStage { kQueued, kRunning };
 enum class StepPhase { kPrefill, kDecode };
 enum class RetryOutcome { kResumed, kFailed };
-// The router that a worker belongs to: this one, or another one (--shard).
-enum class WorkerOwner { kSelf, kOther };
 
 // The series with the label of one worker.
 struct WorkerSeries {
