@@ -24,11 +24,10 @@ PlacementQuery PlacementQuery::ForNew(const Request& request) {
 }
 
 bool FitsWorker(const PlacementQuery& query, const WorkerLimits& limits) {
-  const uint64_t num_prompt_tokens = query.request->prompt_tokens.size();
-  const uint64_t total = num_prompt_tokens + query.request->sampling.max_new_tokens;
-  const uint64_t pool_tokens = limits.max_cached_tokens();
-  return total <= limits.max_context_tokens &&
-         std::max<uint64_t>(num_prompt_tokens, query.known_tokens.size()) <= pool_tokens;
+  const Request& request = *query.request;
+  return request.max_total_tokens() <= limits.max_context_tokens &&
+         std::max(request.prompt_tokens.size(), query.known_tokens.size()) <=
+             limits.max_cached_tokens();
 }
 
 Readiness Fleet::ReadinessOf(uint32_t replica) const {

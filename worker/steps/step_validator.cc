@@ -75,7 +75,7 @@ StepValidator::Draft& StepValidator::DraftOf(SlotId slot) {
            .inert = mirror.inert(),
            .num_known = mirror.num_known(),
            .num_computed = mirror.num_computed(),
-           .max_total = mirror.max_total()};
+           .max_total_tokens = mirror.max_total_tokens()};
   tables_.Load(slot, mirror);
   return draft;
 }
@@ -105,7 +105,7 @@ absl::Status StepValidator::CheckStarted(const v1::StepRequest& step) {
                                .inert = false,
                                .num_known = static_cast<uint32_t>(started.known_tokens_size()),
                                .num_computed = started.num_computed_tokens(),
-                               .max_total = started.sampling().max_total_tokens()};
+                               .max_total_tokens = started.sampling().max_total_tokens()};
     tables_.Load(started.slot(), started);
   }
   return absl::OkStatus();
@@ -129,10 +129,10 @@ absl::Status StepValidator::CheckKnownTokens(const v1::StartedSlot& started) con
     return InvalidArgument("num_computed_tokens: must be below the {} known tokens, got {}",
                            num_known, started.num_computed_tokens());
   }
-  const uint32_t max_total = started.sampling().max_total_tokens();
-  if (max_total <= num_known || max_total > bounds_.max_context_tokens) {
+  const uint32_t max_total_tokens = started.sampling().max_total_tokens();
+  if (max_total_tokens <= num_known || max_total_tokens > bounds_.max_context_tokens) {
     return InvalidArgument("sampling.max_total_tokens: must be in [{}, {}], got {}",
-                           uint64_t{num_known} + 1, bounds_.max_context_tokens, max_total);
+                           uint64_t{num_known} + 1, bounds_.max_context_tokens, max_total_tokens);
   }
   return absl::OkStatus();
 }
@@ -290,7 +290,7 @@ absl::Status StepValidator::CheckRow(SlotId slot, uint32_t num_tokens, uint32_t 
   // Each further iteration computes the token that the iteration before it sampled. A draft is
   // computed beside the last token. The token that ends the sequence is not computed.
   const uint64_t end = std::min<uint64_t>(
-      draft.num_computed + num_actual + iterations - 1 + draft_limit, draft.max_total - 1);
+      draft.num_computed + num_actual + iterations - 1 + draft_limit, draft.max_total_tokens - 1);
   return tables_.CheckCovers(slot, end);
 }
 

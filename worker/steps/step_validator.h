@@ -42,7 +42,7 @@ class StepValidator {
     bool inert = false;
     uint32_t num_known = 0;
     uint32_t num_computed = 0;
-    uint32_t max_total = 0;
+    uint32_t max_total_tokens = 0;
   };
 
   absl::Status CheckOrder(const v1::StepRequest& step, const StepOrder& order) const;

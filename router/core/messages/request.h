@@ -55,6 +55,10 @@ struct Request {
   bool rows_may_wait = false;
   SamplingParams sampling;
 
+  // Tokens of a sequence, prompt included: below the first number stop ids are masked, and the
+  // second ends the sequence.
+  uint64_t min_total_tokens() const { return prompt_tokens.size() + sampling.min_new_tokens; }
+  uint64_t max_total_tokens() const { return prompt_tokens.size() + sampling.max_new_tokens; }
   // When it first starts, it looks nothing up in the prefix cache.
   bool computes_whole_prompt() const {
     return bypass_prefix_cache || sampling.num_prompt_logprobs >= 0;
