@@ -29,6 +29,14 @@ struct EngineConfig {
   absl::Status Validate() const;  // every violation at once
 };
 
+// All replicas as if they were one.
+struct FleetStatus {
+  WorkerState worker_state = WorkerState::kConnecting;         // the best one
+  std::string worker_text = "no worker has been reached yet";  // of the replica in that state
+  worker::v1::DescribeResponse description;  // of the worker that requests are checked against
+  uint32_t live_requests = 0;
+};
+
 // What the API layer sees of everything behind it: admits requests, keeps a replica for each
 // worker, and drains. All methods may be called from any thread and never block.
 class Engine {
@@ -76,11 +84,8 @@ class Engine {
   bool ready() const;
   // Of each that is there, those that leave included.
   std::vector<ReplicaStatus> replica_statuses() const;
-  // All replicas as if they were one: the state of the one that is best off, the description of the
-  // one with the longest context of those that have a worker or may soon have one again, and the
-  // sums of the counts.
-  ReplicaStatus replica_status() const;
-  // The description in it, perhaps a second old if nothing came or went since.
+  FleetStatus replica_status() const;
+  // The description in it. It may be a second old if no worker came or went since.
   std::shared_ptr<const worker::v1::DescribeResponse> largest_worker() const;
 
  private:

@@ -88,11 +88,6 @@ void GenerateCall::OnWriteDone(bool ok) {
   if (writes_.Open() || !ok) Schedule();
 }
 
-void GenerateCall::OnClientGone() {
-  RequestStop(Stop::kClientGone);
-  Schedule();
-}
-
 void GenerateCall::RequestStop(Stop stop) {
   for (Stop known = stop_.load(); known < stop;) {
     if (stop_.compare_exchange_weak(known, stop)) break;

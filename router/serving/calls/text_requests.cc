@@ -108,7 +108,7 @@ absl::Status CheckModelRequest(const ApiContext& context, const v1::GetModelRequ
 v1::Model DescribeModel(const ApiContext& context) {
   v1::Model model;
   const ModelFacts facts = context.Facts();
-  const ReplicaStatus status = context.engine.replica_status();
+  const FleetStatus status = context.engine.replica_status();
   model.set_id(facts.id);
   model.set_max_context_tokens(facts.max_context_tokens);
   model.set_vocab_size(facts.vocab_size);
