@@ -171,6 +171,10 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
   refused_steps_total = b.MakeCounter("refused_steps_total", "Steps that the worker refused.");
   wasted_rows_total =
       b.MakeCounter("wasted_rows_total", "Rows that ran for sequences which had ended already.");
+  spec_decode_draft_tokens_total =
+      b.MakeCounter("spec_decode_draft_tokens_total", "Tokens that workers drafted.");
+  spec_decode_accepted_tokens_total =
+      b.MakeCounter("spec_decode_accepted_tokens_total", "Drafted tokens that were kept.");
   kv_block_tokens = b.MakeGauge("kv_block_tokens", "Tokens that a KV block holds.");
   kv_blocks = b.MakeGauges("kv_blocks", "KV blocks of the worker.", "state", kBlockStates);
   step_batch_sequences =
@@ -319,6 +323,8 @@ void RouterMetrics::Publish(const SchedulerStats& stats, const SchedulerStats& p
   add(rollbacks_total, stats.rollbacks, previous.rollbacks);
   add(refused_steps_total, stats.refused_steps, previous.refused_steps);
   add(wasted_rows_total, stats.wasted_rows, previous.wasted_rows);
+  add(spec_decode_draft_tokens_total, stats.drafted_tokens, previous.drafted_tokens);
+  add(spec_decode_accepted_tokens_total, stats.accepted_drafts, previous.accepted_drafts);
   add(&At(requests_rejected_total, Rejection::kDeadline), stats.refused_for_deadline,
       previous.refused_for_deadline);
   add(&At(requests_rejected_total, Rejection::kFirstToken), stats.refused_for_first_token,

@@ -106,6 +106,8 @@ struct RouterMetrics {
   prometheus::Counter* rollbacks_total;
   prometheus::Counter* refused_steps_total;
   prometheus::Counter* wasted_rows_total;
+  prometheus::Counter* spec_decode_draft_tokens_total;
+  prometheus::Counter* spec_decode_accepted_tokens_total;
   prometheus::Gauge* kv_block_tokens;
   std::array<prometheus::Gauge*, 4> kv_blocks;  // free, used, cached, fenced
   prometheus::Histogram* step_batch_sequences;

@@ -42,6 +42,8 @@ constexpr SameSeries kSameSeries[] = {
     {"prefix_cache_query_tokens_total", "vllm:prefix_cache_queries_total"},
     {"prefix_cache_hit_tokens_total", "vllm:prefix_cache_hits_total"},
     {"preemptions_total", "vllm:num_preemptions_total"},
+    {"spec_decode_draft_tokens_total", "vllm:spec_decode_num_draft_tokens_total"},
+    {"spec_decode_accepted_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"},
 };
 
 constexpr std::string_view kPrefix = "lockstep_router_";
