@@ -71,11 +71,8 @@ void Engine::AddReplica(uint32_t seat, ReplicaParts parts) {
   };
   auto loop = std::make_unique<ReplicaLoop>(
       config_.replica, std::move(parts),
-      ReplicaLoop::Surroundings{.clock = &clock_,
-                                .metrics = &metrics_,
-                                .fleet = &fleet_,
-                                .index = seat,
-                                .on_worker_change = on_worker_change});
+      ReplicaPlace{.clock = &clock_, .metrics = &metrics_, .fleet = &fleet_, .index = seat},
+      on_worker_change);
   MutexLock lock(replicas_mutex_);
   if (draining()) loop->LeaveOrphans();  // StartDrain came meanwhile and may not have seen it
   replicas_[seat] = std::move(loop);
