@@ -7,6 +7,7 @@
 #include "common/status.h"
 #include "router/serving/calls/call_trace.h"
 #include "router/serving/validation/bad_words.h"
+#include "router/serving/validation/build_request.h"
 
 namespace lockstep::router {
 namespace {
