@@ -100,8 +100,8 @@ void Engine::RemoveGone() {
 size_t Engine::SetWorkers(const std::vector<std::string>& workers, const MakeParts& make) {
   if (draining()) return 0;
   RemoveGone();
-  std::map<std::string, uint32_t> seats;  // of those that are there, the leaving ones included
-  std::set<uint32_t> idle;                // they stand by for another router
+  std::map<std::string, uint32_t> seats;  // of all workers, even if they leave
+  std::set<uint32_t> idle;                // seats of workers that belong to another router
   {
     MutexLock lock(replicas_mutex_);
     for (const auto& [seat, loop] : replicas_) {
@@ -109,7 +109,7 @@ size_t Engine::SetWorkers(const std::vector<std::string>& workers, const MakePar
       if (loop->stands_by()) idle.insert(seat);
     }
   }
-  // First those that come: they take over from those that leave.
+  // New workers come first, because they take over requests from workers that leave.
   size_t num_left_out = 0;
   for (const std::string& worker : std::set(workers.begin(), workers.end())) {
     if (const auto found = seats.find(worker); found != seats.end()) {

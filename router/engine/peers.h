@@ -9,8 +9,8 @@
 namespace lockstep::router {
 
 // What a replica has to do with the other replicas. Hands over requests that its worker cannot
-// continue, takes over requests of others, and tells the fleet what it holds. Without a fleet there
-// are no peers, and every call does nothing. Belongs to the replica's thread.
+// continue, takes over requests of others, and tells the fleet its load and prefixes. Without a
+// fleet there are no peers, and every call does nothing. Belongs to the replica's thread.
 class Peers {
  public:
   // `state` must outlive the object.

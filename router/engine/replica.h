@@ -16,10 +16,10 @@
 
 namespace lockstep::router {
 
-// Everything that the loop of a replica does, without the thread. Applies what came in, sends steps
-// to the worker, and writes outputs to the outboxes of the requests. Owns the scheduler and the
-// lease on the worker. Knows nothing of connections: a lease is an epoch that comes and goes.
-// Process and NextWakeup belong to one thread; any thread may read board().
+// Everything that the loop of a replica does, without the thread. Applies messages, sends steps to
+// the worker, and writes outputs to the outboxes of the requests. Owns the scheduler and the lease
+// on the worker. Knows nothing of connections: a lease is an epoch that comes and goes. Process and
+// NextWakeup belong to one thread; any thread may read board().
 class Replica {
  public:
   Replica(ReplicaConfig config, std::unique_ptr<SchedulingPolicy> policy, ReplicaPlace place);

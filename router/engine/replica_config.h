@@ -12,7 +12,7 @@ struct ReplicaConfig {
   // A worker hangs if a step has no result for so long. The same holds for a drained worker that
   // does not end its lease.
   absl::Duration step_timeout = absl::Seconds(60);
-  // How long requests wait for another worker when theirs is lost, or behind one that drains.
+  // How long requests wait for another worker after theirs was lost or began to drain.
   absl::Duration failover_wait = absl::Seconds(30);
   // How long after the loss of the worker new requests are still accepted.
   absl::Duration no_worker_grace = absl::Seconds(2);

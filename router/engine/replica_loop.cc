@@ -89,7 +89,7 @@ ReplicaLoop::ReplicaLoop(ReplicaConfig config, ReplicaParts parts, ReplicaPlace 
       replica_(std::move(config), std::move(parts_.policy), CompletePlace(place, parts_)),
       strand_(std::make_shared<LoopStrand>(*this)) {
   inbox_.SetOnPost([runner = parts_.runner, strand = strand_] { runner->Schedule(strand); });
-  parts_.runner->Schedule(strand_);  // for what came before
+  parts_.runner->Schedule(strand_);  // for messages that came before
   parts_.link->Start(&inbox_);
 }
 

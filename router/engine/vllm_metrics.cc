@@ -118,7 +118,7 @@ MetricFamily KvCacheUsage(const MetricFamily& kv_blocks) {
   return family;
 }
 
-// Always 1; what it tells is in its labels. The router's workers have blocks of one size.
+// Always 1. The labels carry the facts. All workers of a router have blocks of one size.
 MetricFamily CacheConfigInfo(const MetricFamily& kv_blocks, const MetricFamily& kv_block_tokens) {
   MetricFamily family = {.name = "vllm:cache_config_info",
                          .help = "Tokens that a KV block holds, and blocks of all workers.",

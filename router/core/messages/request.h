@@ -47,9 +47,9 @@ struct Request {
   uint32_t num_samples = 1;
   bool bypass_prefix_cache = false;
   bool follows_in_batch = false;  // another prompt of the same call came before it
-  // How far each sequence may run ahead of its results: rows in flight at once. A row whose token
-  // depends on the token before it in a way that only the router knows (a mask of what may come
-  // next) needs 1. With a limit, a row has one decode iteration.
+  // How far each sequence may run ahead of its results: rows in flight at once. This
+  // must be 1 if only the router knows how a token depends on the token before it (a mask of the
+  // tokens that may follow). With a limit, a row has one decode iteration.
   uint32_t max_rows_in_flight = kNoRowLimit;
   // The worker may let a row wait: it then keeps no token, and a later row tries again.
   bool rows_may_wait = false;

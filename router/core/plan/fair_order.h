@@ -9,7 +9,7 @@
 
 namespace lockstep::router {
 
-// In which order sequences start, at one moment.
+// The order of sequences that start, at one moment.
 //
 // The fair order: the first sequence in the policy's order decides which priority starts next.
 // Within this priority, the tenant that was served least goes first (TenantShares). Within a

@@ -21,7 +21,7 @@ struct OpenStep {
   // group with a window; 0, and no row, if there is none.
   uint32_t AddChunk(Sequence& sequence, uint32_t max_tokens);
   void AddRow(Sequence& sequence, uint32_t num_tokens, uint32_t num_drafts = 0);
-  // Makes the step one that is in flight.
+  // From now on the step is in flight.
   StepPlan Commit();
   StepBudget::InFlight DecodesInFlight() const;
 

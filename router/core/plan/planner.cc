@@ -259,7 +259,7 @@ uint32_t Planner::PrefillBudget(std::span<Sequence* const> chunked) const {
       std::min(step_.lease.limits.max_step_tokens - num_decodes, MaxPrefillTokens(step_.state));
   if (num_decodes == 0) return budget;
   if (step_.state.budget.OwesDecodes()) return 0;
-  // What waits until a sequence ends starts no sooner after a longer step.
+  // If a start must wait until a sequence ends, a longer step does not help it.
   uint64_t num_waiting = 0;
   if (starter_.HasRoom() && !starter_.IsBlocked()) {
     const uint64_t num_whole = step_.population.num_waiting_whole_tokens();

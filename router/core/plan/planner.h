@@ -22,7 +22,7 @@ namespace lockstep::router {
 // call of NextStep.
 //
 // Blocks: a running sequence grows by what its next decode may need, with the tokens that are
-// drafted for it. Nobody is preempted for drafts: where blocks are short, fewer tokens are drafted.
+// drafted for it. Drafts preempt no sequence: where blocks are short, fewer tokens are drafted.
 // If one must grow while many blocks are available, all that decode grow for their next few
 // decodes. When no block is left, the running sequences get blocks in the policy's order, and the
 // last ones are preempted. If fenced blocks only wait for an acknowledgement, the planner waits as

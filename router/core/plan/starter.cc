@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kSlotsPerKept = 16;
 constexpr uint64_t kStartsPerTurn = 16;
 
-// Token ids in the lists of a request. The worker is told them with every start.
+// Token ids in the lists of a request. Every start sends them to the worker.
 size_t NumListed(const SamplingParams& sampling) {
   return sampling.logit_bias.size() + sampling.allowed_token_ids.size() +
          sampling.stop_token_ids.size();
