@@ -7,11 +7,10 @@ namespace lockstep {
 // Plain integers with names: they index dense arrays on hot paths and travel on the wire as they
 // are.
 using TokenId = uint32_t;
-using BlockId = uint32_t;      // a KV block of one worker, 0 .. num_blocks - 1
-using SlotId = uint32_t;       // a worker-local row, chosen by the router, 0 .. max_slots - 1
-using StepId = uint64_t;       // 1, 2, 3, ... within an epoch
-using RequestKey = uint64_t;   // router-internal number of a request, never reused
-using SequenceKey = uint64_t;  // router-internal number of one sample of a request, never reused
+using BlockId = uint32_t;     // a KV block of one worker, 0 .. num_blocks - 1
+using SlotId = uint32_t;      // a worker-local row, chosen by the router, 0 .. max_slots - 1
+using StepId = uint64_t;      // 1, 2, 3, ... within an epoch
+using RequestKey = uint64_t;  // router-internal number of a request, never reused
 
 // What the names of requests, tenants and sessions may consist of: [A-Za-z0-9._:-].
 constexpr bool IsIdCharacter(char c) {

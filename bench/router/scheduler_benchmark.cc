@@ -83,9 +83,10 @@ class SteadyBatch {
 
   void Start(const StartedSlot& started) {
     if (started.slot >= slots_.size()) slots_.resize(started.slot + 1);
-    slots_[started.slot] = {.num_known = static_cast<uint32_t>(started.known_tokens.size()),
-                            .num_computed = started.num_computed_tokens,
-                            .max_total = kPromptTokens + started.request->sampling.max_new_tokens};
+    slots_[started.slot] = {
+        .num_known = static_cast<uint32_t>(started.known_tokens.size()),
+        .num_computed = started.num_computed_tokens,
+        .max_total_tokens = static_cast<uint32_t>(started.request->max_total_tokens())};
   }
 
   void Apply() {
@@ -105,13 +106,13 @@ class SteadyBatch {
     slot.num_computed += row.num_tokens;
     if (slot.num_computed < slot.num_known) return;
     outcome.tokens = {static_cast<TokenId>(slot.num_known * 13 % 50000)};
-    if (++slot.num_known == slot.max_total) outcome.stopped = StopCause::kLength;
+    if (++slot.num_known == slot.max_total_tokens) outcome.stopped = StopCause::kLength;
   }
 
   struct Slot {
     uint32_t num_known = 0;
     uint32_t num_computed = 0;
-    uint32_t max_total = 0;
+    uint32_t max_total_tokens = 0;
   };
 
   Instant now_ = Instant();

@@ -143,18 +143,6 @@ absl::StatusOr<std::span<const std::string_view>> GgufFile::GetStrings(std::stri
   return std::span<const std::string_view>(*strings);
 }
 
-absl::StatusOr<std::vector<double>> GgufFile::GetFloats(std::string_view key) const {
-  LOCKSTEP_ASSIGN_OR_RETURN(const GgufValue* value, Require(key));
-  if (const auto* floats = ArrayOf<double>(*value)) return *floats;
-  if (const auto* numbers = ArrayOf<uint64_t>(*value)) {
-    return std::vector<double>(numbers->begin(), numbers->end());
-  }
-  if (const auto* numbers = ArrayOf<int64_t>(*value)) {
-    return std::vector<double>(numbers->begin(), numbers->end());
-  }
-  return WrongKind(key, *value, "array of floats");
-}
-
 absl::StatusOr<std::vector<int64_t>> GgufFile::GetInts(std::string_view key) const {
   LOCKSTEP_ASSIGN_OR_RETURN(const GgufValue* value, Require(key));
   if (const auto* numbers = ArrayOf<int64_t>(*value)) return *numbers;

@@ -89,7 +89,6 @@ class GgufFile {
   absl::StatusOr<double> GetFloat(std::string_view key) const;  // integers convert as well
   absl::StatusOr<bool> GetBool(std::string_view key) const;
   absl::StatusOr<std::span<const std::string_view>> GetStrings(std::string_view key) const;
-  absl::StatusOr<std::vector<double>> GetFloats(std::string_view key) const;
   absl::StatusOr<std::vector<int64_t>> GetInts(std::string_view key) const;
 
   std::span<const GgufTensor> tensors() const { return tensors_; }  // sorted by name

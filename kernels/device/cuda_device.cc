@@ -17,13 +17,10 @@ absl::StatusOr<CudaDevice> DescribeCudaDevice(int index) {
   LOCKSTEP_RETURN_IF_ERROR(
       CudaStatus(cudaGetDeviceProperties(&properties, index),
                  fmt::format("cudaGetDeviceProperties of device {}", index).c_str()));
-  return CudaDevice{
-      .name = properties.name,
-      .compute_capability = 10 * properties.major + properties.minor,
-      .num_multiprocessors = properties.multiProcessorCount,
-      .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem),
-      .l2_bytes = properties.l2CacheSize,
-      .max_shared_memory_per_block_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin)};
+  return CudaDevice{.name = properties.name,
+                    .compute_capability = 10 * properties.major + properties.minor,
+                    .num_multiprocessors = properties.multiProcessorCount,
+                    .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem)};
 }
 
 }  // namespace lockstep::kernels

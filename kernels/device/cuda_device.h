@@ -13,8 +13,6 @@ struct CudaDevice {
   int compute_capability = 0;  // 90 for Hopper
   int num_multiprocessors = 0;
   int64_t memory_bytes = 0;
-  int64_t l2_bytes = 0;
-  int64_t max_shared_memory_per_block_bytes = 0;
 };
 
 // The device with this index. UNAVAILABLE when the machine has no driver or no device at all,

@@ -10,12 +10,6 @@ namespace lockstep::kernels {
 // a driver that is too old or not ready. Each names the call and has the runtime's message.
 absl::Status CudaStatus(cudaError_t error, const char* call);
 
-// The error of the latest launch, if any. `kernel` names it in the message.
-inline absl::Status LaunchStatus(const char* kernel) {
-  const cudaError_t error = cudaGetLastError();
-  return error == cudaSuccess ? absl::OkStatus() : CudaStatus(error, kernel);
-}
-
 }  // namespace lockstep::kernels
 
 #define LOCKSTEP_RETURN_IF_CUDA_ERROR(call)                                   \

@@ -119,64 +119,83 @@ absl::Status CheckLease(const WorkerLease& lease, const Population& population) 
   return lease.kv.CheckIntegrity(tables);
 }
 
+// What the population's counts should be.
+struct PopulationCounts {
+  uint32_t waiting_requests = 0;
+  uint64_t waiting_tokens = 0;
+  uint64_t waiting_whole_tokens = 0;
+  size_t waiting = 0;
+  size_t running = 0;
+  size_t gated = 0;
+  size_t deadlines = 0;
+};
+
+absl::Status CheckSequence(const Population& population, const Sequence& sequence,
+                           PopulationCounts& counts) {
+  const LiveRequest& live = *sequence.request;
+  const RequestKey key = live.request->key;
+  if (std::holds_alternative<Gated>(sequence.state)) {
+    ++counts.gated;
+    if (!live.gate_open && sequence.sample_index != live.leader) return absl::OkStatus();
+    return Internal("request {}, sample {}: nothing gates it", key, sequence.sample_index);
+  }
+  const bool runs = sequence.running() != nullptr;
+  const std::vector<Sequence*>& list = runs ? population.running() : population.waiting();
+  if (std::ranges::count(list, &sequence) != 1) {
+    return Internal("request {}, sample {}: not exactly once in its list", key,
+                    sequence.sample_index);
+  }
+  ++(runs ? counts.running : counts.waiting);
+  return absl::OkStatus();
+}
+
+absl::Status CheckRequest(const Population& population, const LiveRequest& live,
+                          PopulationCounts& counts) {
+  const RequestKey key = live.request->key;
+  uint32_t num_live = 0;
+  uint32_t num_resident = 0;
+  for (const Sequence& sequence : live.samples) {
+    if (!sequence.live()) continue;
+    ++num_live;
+    if (sequence.running() != nullptr) ++num_resident;
+    LOCKSTEP_RETURN_IF_ERROR(CheckSequence(population, sequence, counts));
+  }
+  if (num_live == 0) return Internal("request {}: has ended but is not forgotten", key);
+  if (num_live != live.num_live || num_resident != live.num_resident) {
+    return Internal("request {}: {} live and {} running samples, {} and {} recorded", key, num_live,
+                    num_resident, live.num_live, live.num_resident);
+  }
+  if (!live.samples[live.leader].live()) return Internal("request {}: its leader has ended", key);
+  if (num_resident == 0) {
+    ++counts.waiting_requests;
+    counts.waiting_tokens += live.num_prompt_tokens();
+    if (live.request->computes_whole_prompt()) {
+      counts.waiting_whole_tokens += live.num_prompt_tokens();
+    }
+  }
+  if (live.request->deadline != Instant::InfiniteFuture()) ++counts.deadlines;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Population::CheckIntegrity() const {
-  uint32_t num_waiting_requests = 0;
-  uint64_t num_waiting_tokens = 0;
-  uint64_t num_waiting_whole_tokens = 0;
-  size_t num_waiting = 0;
-  size_t num_running = 0;
-  size_t num_gated = 0;
-  size_t num_deadlines = 0;
+  PopulationCounts counts;
   for (const auto& [key, live] : requests_) {
-    uint32_t num_live = 0;
-    uint32_t num_resident = 0;
-    for (const Sequence& sequence : live->samples) {
-      if (!sequence.live()) continue;
-      ++num_live;
-      if (std::holds_alternative<Gated>(sequence.state)) {
-        ++num_gated;
-        if (live->gate_open || sequence.sample_index == live->leader) {
-          return Internal("request {}, sample {}: nothing gates it", key, sequence.sample_index);
-        }
-        continue;
-      }
-      const bool runs = sequence.running() != nullptr;
-      if (runs) ++num_resident;
-      const auto& list = runs ? running_ : waiting_;
-      if (std::ranges::count(list, &sequence) != 1) {
-        return Internal("request {}, sample {}: not exactly once in its list", key,
-                        sequence.sample_index);
-      }
-      ++(runs ? num_running : num_waiting);
-    }
-    if (num_live == 0) return Internal("request {}: has ended but is not forgotten", key);
-    if (num_live != live->num_live || num_resident != live->num_resident) {
-      return Internal("request {}: {} live and {} running samples, {} and {} recorded", key,
-                      num_live, num_resident, live->num_live, live->num_resident);
-    }
-    if (!live->samples[live->leader].live())
-      return Internal("request {}: its leader has ended", key);
-    if (num_resident == 0) {
-      ++num_waiting_requests;
-      num_waiting_tokens += live->num_prompt_tokens();
-      if (live->request->computes_whole_prompt()) {
-        num_waiting_whole_tokens += live->num_prompt_tokens();
-      }
-    }
-    if (live->request->deadline != Instant::InfiniteFuture()) ++num_deadlines;
+    LOCKSTEP_RETURN_IF_ERROR(CheckRequest(*this, *live, counts));
   }
-  if (num_waiting != waiting_.size() || num_running != running_.size() || num_gated != num_gated_) {
+  if (counts.waiting != waiting_.size() || counts.running != running_.size() ||
+      counts.gated != num_gated_) {
     return Internal("a list holds a sequence that has ended");
   }
-  if (num_waiting_requests != num_waiting_requests_ || num_waiting_tokens != num_waiting_tokens_ ||
-      num_waiting_whole_tokens != num_waiting_whole_tokens_) {
+  if (counts.waiting_requests != num_waiting_requests_ ||
+      counts.waiting_tokens != num_waiting_tokens_ ||
+      counts.waiting_whole_tokens != num_waiting_whole_tokens_) {
     return Internal("{} requests wait with {} tokens, {} of whole prompts; recorded {}, {}, {}",
-                    num_waiting_requests, num_waiting_tokens, num_waiting_whole_tokens,
+                    counts.waiting_requests, counts.waiting_tokens, counts.waiting_whole_tokens,
                     num_waiting_requests_, num_waiting_tokens_, num_waiting_whole_tokens_);
   }
-  if (num_deadlines != deadlines_.size()) return Internal("a deadline is missing or left over");
+  if (counts.deadlines != deadlines_.size()) return Internal("a deadline is missing or left over");
   if (tenants_.num_live_requests() != requests_.size() ||
       tenants_.num_running() != running_.size()) {
     return Internal("{} requests live and {} sequences run, the tenants have {} and {}",

@@ -47,8 +47,9 @@ class Scheduler {
   Instant NextDeadline() const;
   // Start of the longest wait among requests that no worker serves. Infinite future: there is none.
   // A request waits for a worker if none of its sequences runs, and there is no worker or it
-  // drains. Its wait starts when workers stopped making progress, when it arrived, or when it last
-  // ran, whichever is latest. A lease that computes nothing new does not restart the wait.
+  // drains. Its wait starts at the latest of three times: when workers stopped making progress,
+  // when it arrived, and when it last ran. A lease that computes nothing new does not restart the
+  // wait.
   Instant UnservedSince() const;
   // Fails the requests that have waited for a worker since `since` or longer, with `reason`.
   // Returns their number.

@@ -27,40 +27,6 @@ int WorkerRank(WorkerState state) {
   return state == WorkerState::kDraining ? 1 : 0;
 }
 
-std::vector<BlockCounts> Sum(std::vector<BlockCounts> a, const std::vector<BlockCounts>& b) {
-  if (a.size() < b.size()) a.resize(b.size());
-  for (size_t i = 0; i < b.size(); ++i) {
-    a[i].free += b[i].free;
-    a[i].used += b[i].used;
-    a[i].cached += b[i].cached;
-    a[i].fenced += b[i].fenced;
-  }
-  return a;
-}
-
-SchedulerStats Sum(const SchedulerStats& a, const SchedulerStats& b) {
-  return {.waiting_requests = a.waiting_requests + b.waiting_requests,
-          .waiting_sequences = a.waiting_sequences + b.waiting_sequences,
-          .running_sequences = a.running_sequences + b.running_sequences,
-          .steps_in_flight = a.steps_in_flight + b.steps_in_flight,
-          .waiting_tokens = a.waiting_tokens + b.waiting_tokens,
-          .prefill_tokens = a.prefill_tokens + b.prefill_tokens,
-          .free_blocks = a.free_blocks + b.free_blocks,
-          .used_blocks = a.used_blocks + b.used_blocks,
-          .cached_blocks = a.cached_blocks + b.cached_blocks,
-          .fenced_blocks = a.fenced_blocks + b.fenced_blocks,
-          .further_groups = Sum(a.further_groups, b.further_groups),
-          .prefix_index_nodes = a.prefix_index_nodes + b.prefix_index_nodes,
-          .preemptions = a.preemptions + b.preemptions,
-          .prefix_query_tokens = a.prefix_query_tokens + b.prefix_query_tokens,
-          .prefix_hit_tokens = a.prefix_hit_tokens + b.prefix_hit_tokens,
-          .rollbacks = a.rollbacks + b.rollbacks,
-          .refused_steps = a.refused_steps + b.refused_steps,
-          .wasted_rows = a.wasted_rows + b.wasted_rows,
-          .refused_for_deadline = a.refused_for_deadline + b.refused_for_deadline,
-          .refused_for_first_token = a.refused_for_first_token + b.refused_for_first_token};
-}
-
 }  // namespace
 
 absl::Status EngineConfig::Validate() const {
@@ -105,11 +71,8 @@ void Engine::AddReplica(uint32_t seat, ReplicaParts parts) {
   };
   auto loop = std::make_unique<ReplicaLoop>(
       config_.replica, std::move(parts),
-      ReplicaLoop::Surroundings{.clock = &clock_,
-                                .metrics = &metrics_,
-                                .fleet = &fleet_,
-                                .index = seat,
-                                .on_worker_change = on_worker_change});
+      ReplicaPlace{.clock = &clock_, .metrics = &metrics_, .fleet = &fleet_, .index = seat},
+      on_worker_change);
   MutexLock lock(replicas_mutex_);
   if (draining()) loop->LeaveOrphans();  // StartDrain came meanwhile and may not have seen it
   replicas_[seat] = std::move(loop);
@@ -137,8 +100,8 @@ void Engine::RemoveGone() {
 size_t Engine::SetWorkers(const std::vector<std::string>& workers, const MakeParts& make) {
   if (draining()) return 0;
   RemoveGone();
-  std::map<std::string, uint32_t> seats;  // of those that are there, the leaving ones included
-  std::set<uint32_t> idle;                // they stand by for another router
+  std::map<std::string, uint32_t> seats;  // of all workers, even if they leave
+  std::set<uint32_t> idle;                // seats of workers that belong to another router
   {
     MutexLock lock(replicas_mutex_);
     for (const auto& [seat, loop] : replicas_) {
@@ -146,7 +109,7 @@ size_t Engine::SetWorkers(const std::vector<std::string>& workers, const MakePar
       if (loop->stands_by()) idle.insert(seat);
     }
   }
-  // First those that come: they take over from those that leave.
+  // New workers come first, because they take over requests from workers that leave.
   size_t num_left_out = 0;
   for (const std::string& worker : std::set(workers.begin(), workers.end())) {
     if (const auto found = seats.find(worker); found != seats.end()) {
@@ -262,34 +225,29 @@ std::shared_ptr<const worker::v1::DescribeResponse> Engine::largest_worker() con
   return largest_;
 }
 
-ReplicaStatus Engine::replica_status() const {
-  ReplicaStatus all;
-  worker::v1::DescribeResponse largest;
-  // Whom requests are measured by: one that has a worker, or is about to have one again, comes
-  // before one that had one, and that before one that never had.
+FleetStatus Engine::replica_status() const {
+  FleetStatus all;
+  // Requests are checked against the worker with the longest context. Workers that are attached or
+  // may soon return come first, then workers that were attached before.
   std::pair<int, uint32_t> largest_rank(-1, 0);
   int best = -1;
   MutexLock lock(replicas_mutex_);
   for (const auto& [seat, replica] : replicas_) {
     ReplicaStatus one = replica->board().status();
+    all.live_requests += one.live_requests;
     const bool described = one.description.incarnation() != 0;
     const std::pair rank(described ? 1 + replica->board().CheckWorker().ok() : 0,
                          one.description.max_context_tokens());
     if (rank > largest_rank) {
       largest_rank = rank;
-      largest = std::move(one.description);
+      all.description = std::move(one.description);
     }
-    one.scheduler = Sum(all.scheduler, one.scheduler);
-    one.live_requests += all.live_requests;
     if (WorkerRank(one.worker_state) > best) {
       best = WorkerRank(one.worker_state);
-      all = std::move(one);
-    } else {
-      all.scheduler = one.scheduler;
-      all.live_requests = one.live_requests;
+      all.worker_state = one.worker_state;
+      all.worker_text = std::move(one.worker_text);
     }
   }
-  all.description = std::move(largest);
   return all;
 }
 

@@ -23,72 +23,80 @@ struct EngineConfig {
   AdmissionLimits admission;
   ReplicaConfig replica;
   PlacementConfig placement;
-  size_t max_pending_output_bytes = 1 << 20;  // of one request whose client lags
+  size_t max_pending_output_bytes = 1 << 20;  // of one request, if its client reads slowly
   uint32_t max_replicas = 1024;               // at a time
 
-  absl::Status Validate() const;  // every violation at once
+  absl::Status Validate() const;  // reports every violation
 };
 
-// What the API layer sees of everything behind it: admits requests, keeps a replica for each
-// worker, and drains. All methods may be called from any thread and never block.
+// All replicas as if they were one.
+struct FleetStatus {
+  WorkerState worker_state = WorkerState::kConnecting;         // the best one
+  std::string worker_text = "no worker has been reached yet";  // of the replica in that state
+  worker::v1::DescribeResponse description;  // of the worker that requests are checked against
+  uint32_t live_requests = 0;
+};
+
+// Everything behind the API layer. Admits requests, keeps a replica for each worker, and drains.
+// Safe to use from any thread. Stop and SetWorkers wait until loops have ended; no other call
+// blocks.
 class Engine {
  public:
-  // `clock` and `metrics` must outlive the object; `on_readiness_change` must not block.
+  // `clock` and `metrics` must outlive the object. `on_readiness_change` must not block.
   Engine(EngineConfig config, std::vector<ReplicaParts> replicas, const Clock* clock,
          RouterMetrics* metrics, std::function<void()> on_readiness_change);
   // Stops.
   ~Engine();
-  // Ends the loops and their links: requests that are still live end with UNAVAILABLE. Afterwards
-  // everything may still be called, but nothing is done about it. Once more does nothing.
+  // Ends the loops and their links. Requests that are still live end with UNAVAILABLE. Later calls
+  // are allowed and have no effect.
   void Stop();
 
-  // Makes what a replica of this worker consists of; `index` is its seat.
+  // Makes the parts of a replica for this worker. `index` is its seat.
   using MakeParts = std::function<ReplicaParts(const std::string& worker, uint32_t index)>;
-  // Which workers there are from now on. New ones get a replica; those that are not named any more
-  // get no new work, what runs on them ends, and the rest moves on; but not before a worker that is
-  // named is ready, unless they only stand by for another router. A worker that is named again
-  // while it still leaves is taken at a later call, as are those that there is no seat for; returns
-  // the number of those. Does nothing while draining. One thread at a time.
+  // Sets which workers there are from now on. A new worker gets a replica. A worker that is no
+  // longer named leaves: it gets no new work, its running requests end, and its other requests move
+  // to other replicas. It does not leave before a named worker is ready, unless it only stands by
+  // for another router. Returns how many named workers got no replica, because they still leave or
+  // no seat is vacant. A later call takes them. Does nothing while draining. Call from one thread
+  // at a time.
   size_t SetWorkers(const std::vector<std::string>& workers, const MakeParts& make);
 
   // UNAVAILABLE while draining or without a worker, RESOURCE_EXHAUSTED over a limit,
-  // INVALID_ARGUMENT when it can never be below; all before any work on the request. The ticket is
-  // the request's place: hold it until the client has everything. `owner`: whose share of the queue
-  // it takes; empty: nobody's.
+  // INVALID_ARGUMENT if the request can never be below the limit. Call before any work on the
+  // request. The ticket is the request's place: hold it until the client has everything. `owner`:
+  // the tenant that pays with its share of the queue. Empty: no tenant.
   absl::StatusOr<std::shared_ptr<Admission::Ticket>> Admit(uint64_t estimated_prompt_tokens,
                                                            std::string_view owner);
   RequestKey NextKey() { return next_key_.fetch_add(1); }
-  // `on_ready` is called by the replica's loop when the outbox has news.
+  // The replica's loop calls `on_ready` when the outbox has news.
   std::shared_ptr<Outbox> MakeOutbox(std::function<void()> on_ready,
                                      OutputMeter meter = nullptr) const;
-  // An admitted request goes to the fleet, and so do its end before time and its stop strings: each
-  // at most once. Everything that follows, also a refusal, comes through the outbox.
+  // An admitted request goes to the fleet. So do its cancellation and its stop strings. Give each
+  // at most once. Every answer comes through the outbox, also a refusal.
   Fleet& fleet() { return fleet_; }
   const Admission& admission() const { return *admission_; }
 
-  // New requests get UNAVAILABLE from now on; running ones go on. No further orphans are claimed.
+  // From now on new requests get UNAVAILABLE, and no more orphans are claimed. Running requests go
+  // on.
   void StartDrain();
   bool draining() const { return draining_.load(); }
-  // Ends every request as aborted, with UNAVAILABLE, also those that are submitted from now on.
+  // Ends every request with UNAVAILABLE, also requests that are submitted later.
   void CancelAll();
 
-  // A new request would be taken on: it has a worker, or waits behind one that drains for the next.
+  // True if a new request has a worker, or may wait behind a draining worker for the next one.
   bool ready() const;
-  // Of each that is there, those that leave included.
+  // Of all replicas, even if they are about to leave.
   std::vector<ReplicaStatus> replica_statuses() const;
-  // All replicas as if they were one: the state of the one that is best off, the description of the
-  // one with the longest context of those that have a worker or may soon have one again, and the
-  // sums of the counts.
-  ReplicaStatus replica_status() const;
-  // The description in it, perhaps a second old if nothing came or went since.
+  FleetStatus replica_status() const;
+  // The description in it. It may be a second old if no worker came or went since.
   std::shared_ptr<const worker::v1::DescribeResponse> largest_worker() const;
 
  private:
   void AddReplica(uint32_t seat, ReplicaParts parts);
-  // Ends the loops of those that are gone.
+  // Ends the loops of replicas that are gone.
   void RemoveGone();
   bool AnyReady(const std::vector<std::string>& workers) const;
-  // OK when some replica has a worker for a new request, or may soon have one.
+  // OK if some replica has a worker for a new request, or may soon have one.
   absl::Status CheckWorkers() const;
 
   const EngineConfig config_;
@@ -105,9 +113,9 @@ class Engine {
       ABSL_GUARDED_BY(largest_mutex_);
   mutable Instant largest_at_ ABSL_GUARDED_BY(largest_mutex_) = Instant::InfinitePast();
   mutable Mutex replicas_mutex_;
-  // By seat. Loops start and end without the lock: they call back.
+  // By seat. Loops start and end without the lock, because they call back.
   std::map<uint32_t, std::unique_ptr<ReplicaLoop>> replicas_ ABSL_GUARDED_BY(replicas_mutex_);
-  std::set<uint32_t> leaving_;  // seats; of the thread that calls SetWorkers
+  std::set<uint32_t> leaving_;  // seats; belongs to the thread that calls SetWorkers
 };
 
 }  // namespace lockstep::router

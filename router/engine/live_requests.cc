@@ -16,7 +16,7 @@
 namespace lockstep::router {
 namespace {
 
-// Readers that are told before their threads are woken.
+// So many readers are notified before their threads are woken.
 constexpr size_t kNotifiedAtATime = 256;
 
 absl::Status EndStatus(CancelCause cause) {
@@ -132,7 +132,7 @@ std::vector<RequestKey> LiveRequests::keys() const {
 void LiveRequests::NotifyReaders() {
   StrandRunner::WakeLater wakes;
   for (size_t i = 0; i < touched_.size(); ++i) {
-    // Those who were told may begin while others are.
+    // Notified readers may begin while the rest are being notified.
     if (i % kNotifiedAtATime == 0) wakes.Wake();
     touched_[i]->Notify();
   }
@@ -158,11 +158,11 @@ void LiveRequests::Deliver(Scheduler& scheduler, Instant now) {
 void LiveRequests::DeliverOne(SchedulerEvent event, Instant now) {
   std::visit(
       [&](auto& alternative) {
-        // Sequences of a request that has ended may still have something to say.
+        // Sequences of a request that has ended may still have events.
         const auto found = live_.find(alternative.request);
         if (found == live_.end()) return;
         using Event = std::remove_reference_t<decltype(alternative)>;
-        // The reader hears nothing of a preemption.
+        // A reader is not notified of a preemption.
         if constexpr (!std::is_same_v<Event, PreemptedEvent>) {
           const bool is_start = std::is_same_v<Event, StartedEvent>;
           (is_start ? started_ : touched_).push_back(found->second.submission.outbox);
@@ -201,7 +201,7 @@ void LiveRequests::DeliverTo(Delivery& live, TokensEvent event, Instant now) {
 }
 
 void LiveRequests::DeliverTo(Delivery& live, FinishedEvent event, Instant now) {
-  // One failed sequence fails the call: a stream cannot carry half an error.
+  // One failed sequence fails the call, because a stream ends with one status.
   if (!event.error.ok()) return End(live, event.error, now);
   RouterMetrics::At(metrics_.requests_finished_total, FinishedAsOf(event.reason)).Increment();
   const Delivery::Sample& sample = live.samples.at(event.sample_index);
@@ -238,7 +238,7 @@ void LiveRequests::ObserveTokens(Delivery& live, uint32_t sample_index, size_t c
   sample.num_tokens += static_cast<uint32_t>(count);
 }
 
-// Of a request that had a slot and ends. If no token came, all of its time was the prompt's.
+// Call at the end of a request that had a slot. If no token came, all of its time was prefill.
 void LiveRequests::ObservePhases(const Delivery& live, Instant now) {
   Instant first_token_at = now;
   uint32_t longest = 0;

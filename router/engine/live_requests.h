@@ -18,9 +18,8 @@
 
 namespace lockstep::router {
 
-// The requests that a replica's scheduler knows, as their clients see them: hands the scheduler's
-// events to the outboxes, measures latencies, and gives each request its one end. Lives on the
-// loop's thread.
+// The requests of a replica's scheduler, as their clients see them. Hands the scheduler's events to
+// the outboxes, measures latencies, and ends each request once. Belongs to the replica's thread.
 class LiveRequests {
  public:
   // `metrics` must outlive the object. `worker`: its address, for traces.
@@ -28,32 +27,34 @@ class LiveRequests {
       : metrics_(metrics), worker_(std::move(worker)) {}
 
   void Add(Submission submission);
-  // A request that another replica began to serve, and one that goes on elsewhere (it must be
-  // there). The reader has been told of everything by then: whoever goes on with it tells the
-  // rest.
+  // Takes on a request that another replica gave away.
   void Adopt(Delivery delivery);
-  // Of requests that came from another replica, in their traces.
+  // Notes in its trace that the request came from another replica.
   void NoteMoved(RequestKey key, Instant now);
-  // Call when the worker is lost. Marks every request. The traces of started requests tell of it.
+  // Call when the worker is lost. Marks every request, and notes the loss in the traces of started
+  // requests.
   void NoteWorkerLost(Instant now);
-  // A worker is there: counts the marked requests, and clears the marks.
+  // Call when a worker is attached. Counts the marked requests, and clears the marks.
   uint32_t TakeResumed();
+  // Gives a request away. It must be here. Its reader is notified of everything so far.
   Delivery Release(RequestKey key);
-  // A request that the scheduler never got.
+  // Ends a request that the scheduler never got.
   void Refuse(Submission submission, absl::Status status);
-  // How the request ends once its sequences have; false when there is none of that key.
+  // Sets the status with which the request ends once its sequences have ended. Returns false if
+  // there is no such request.
   bool SetCancelled(RequestKey key, CancelCause cause);
 
-  // Takes the scheduler's events, until it has none. Cancels what is left of a request that ended.
+  // Takes the scheduler's events until there are none. Cancels the open sequences of a request that
+  // ended.
   void Deliver(Scheduler& scheduler, Instant now);
-  // Wakes the readers of everything delivered since the last call. That its request was admitted a
-  // reader is told with what comes next for it, or after two calls of OnResult: two steps are on
-  // the way at a time, so its first one is over by then, and a first token that came of it needs no
-  // message before it.
+  // Wakes the readers of everything delivered since the last call. A reader learns of its admission
+  // together with its first tokens. If two step results bring none, it is told at once. (Two steps
+  // are in flight at a time, so the first step of the request is over by then.)
   void NotifyReaders();
+  // Call for each result of a step.
   void OnResult();
 
-  // The requests that ended, refused ones included, since the last call.
+  // The requests that ended or were refused since the last call.
   std::vector<RequestKey> TakeEnded() { return std::exchange(ended_, {}); }
 
   bool Contains(RequestKey key) const { return live_.contains(key); }
@@ -70,17 +71,17 @@ class LiveRequests {
   static void DeliverTo(Delivery& live, PreemptedEvent event, Instant now);
   void ObservePhases(const Delivery& live, Instant now);
   void ObserveTokens(Delivery& live, uint32_t sample_index, size_t count, Instant now);
-  // Its output could not be kept for its reader.
+  // Ends a request because its output could not be kept for its reader.
   void EndUnread(Delivery& live, absl::Status reason, Instant now);
-  // `live` is gone afterwards.
+  // Destroys `live`.
   void End(Delivery& live, absl::Status status, Instant now);
 
   RouterMetrics& metrics_;
   const std::string worker_;
   absl::flat_hash_map<RequestKey, Delivery> live_;
-  // Have news that their readers were not told of.
+  // Have news, and their readers are not notified yet.
   std::vector<std::shared_ptr<Outbox>> touched_;
-  // No other news, as far as is known: since the last result, and since the one before.
+  // Have no news except the admission: since the last result, and since the result before.
   std::vector<std::shared_ptr<Outbox>> started_;
   std::vector<std::shared_ptr<Outbox>> started_before_;
   std::vector<RequestKey> ended_;

@@ -6,63 +6,57 @@
 
 #include "common/strands/strand.h"
 #include "router/engine/replica.h"
-#include "router/fleet/fleet.h"
+#include "router/mailboxes/inbox.h"
+#include "router/workers/step_link.h"
 #include "router/workers/worker_agreement.h"
+#include "router/workers/worker_state.h"
 
 namespace lockstep::router {
 
-// What one replica is made of.
+// What a replica owns. The program that starts the router makes it.
 struct ReplicaParts {
   std::string worker;  // its address
   std::unique_ptr<StepLink> link;
   std::unique_ptr<SchedulingPolicy> policy;
-  std::shared_ptr<TimedStrandRunner> runner;  // best where the link's results come
-  // Of all replicas; null: any worker will do.
+  // Runs the loop. Best is the thread that receives the link's results.
+  std::shared_ptr<TimedStrandRunner> runner;
+  // Shared by all replicas. Null: any worker will do.
   std::shared_ptr<WorkerAgreement> agreement = nullptr;
   WorkerOwner owner = WorkerOwner::kSelf;
 };
 
-// The loop of one replica, a strand: when something came to the inbox, or at the next deadline, it
-// lets the Replica process what there is. Owns link and replica.
+// The loop of one replica. It is a strand: whenever something comes to the inbox, and at the next
+// deadline, it lets the Replica process it. Owns the link and the replica.
 class ReplicaLoop {
  public:
-  // What the loop works with; all of it must outlive the object. `on_worker_change` is called on
-  // the loop after a worker came or went; it must not block.
-  struct Surroundings {
-    const Clock* clock;
-    RouterMetrics* metrics;
-    Fleet* fleet;  // the inbox is there
-    uint32_t index;
-    std::function<void()> on_worker_change;
-  };
-  // Starts the link.
-  ReplicaLoop(ReplicaConfig config, ReplicaParts parts, Surroundings surroundings);
-  // Ends the lease, and returns once the loop has ended. Requests that are still live end with
-  // UNAVAILABLE. Not on the runner's threads, which must still run strands.
+  // Starts the link. `place` says where the replica stands: clock, metrics, fleet and index. The
+  // rest of it follows from `parts`. `on_worker_change` is called on the loop after a worker came
+  // or went, and must not block.
+  ReplicaLoop(ReplicaConfig config, ReplicaParts parts, ReplicaPlace place,
+              std::function<void()> on_worker_change);
+  // Ends the lease, and returns when the loop has ended. Requests that are still live end with
+  // UNAVAILABLE. The runner must still run strands. Do not call on its threads.
   ~ReplicaLoop();
 
-  // Once the board says that the replica is gone, the loop may be destroyed, and its seat left.
+  // If the board says that the replica is gone, the loop may be destroyed, and its seat is free.
   const StatusBoard& board() const { return replica_.board(); }
-  const std::string& worker() const { return worker_; }
+  const std::string& worker() const { return parts_.worker; }
   // See StepLink.
-  void LeaveOrphans() { link_->LeaveOrphans(); }
-  // Nothing runs here, and the worker belongs to another router.
+  void LeaveOrphans() { parts_.link->LeaveOrphans(); }
+  // True if nothing runs here and the worker belongs to another router.
   bool stands_by() const;
 
  private:
-  class Turns;
+  class LoopStrand;
 
   void TakeTurn();
 
-  const Surroundings surroundings_;
-  const std::string worker_;
-  const WorkerOwner owner_;
-  const std::unique_ptr<StepLink> link_;
-  const std::shared_ptr<TimedStrandRunner> runner_;
-  const std::shared_ptr<WorkerAgreement> agreement_;
+  ReplicaParts parts_;  // without the policy, which the replica has
+  const std::function<void()> on_worker_change_;
+  const Clock& clock_;
   Inbox& inbox_;
   Replica replica_;
-  const std::shared_ptr<Turns> turns_;
+  const std::shared_ptr<LoopStrand> strand_;
 };
 
 }  // namespace lockstep::router

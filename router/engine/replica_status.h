@@ -12,20 +12,20 @@
 #include "common/runtime/mutex.h"
 #include "lockstep/worker/v1/worker.pb.h"
 #include "router/core/messages/scheduler_stats.h"
-#include "router/engine/router_metrics.h"
+#include "router/workers/worker_state.h"
 
 namespace lockstep::router {
 
-// What other threads may know of a replica.
+// The status of a replica, for other threads.
 struct ReplicaStatus {
   std::string worker;  // its address
   WorkerState worker_state = WorkerState::kConnecting;
   std::string worker_text = "no worker has been reached yet";  // one line for people
   Instant lost_at = Instant::InfinitePast();                   // while there is no worker
-  worker::v1::DescribeResponse description;                    // of the worker attached now or last
+  worker::v1::DescribeResponse description;                    // of the current or last worker
   SchedulerStats scheduler;
   uint32_t live_requests = 0;
-  bool gone = false;  // it was dismissed, and holds nothing any more
+  bool gone = false;  // it was dismissed and has nothing left
 };
 
 // Where a replica's loop publishes its status. Any thread may read.
@@ -37,8 +37,8 @@ class StatusBoard {
   ReplicaStatus status() const;
   WorkerState worker_state() const;
   bool gone() const;
-  // OK when a new request has a worker, or may soon have one again: within the grace after a loss,
-  // or while the worker drains and is about to be replaced. Otherwise UNAVAILABLE saying why.
+  // OK if a new request has a worker or may soon have one: within the grace after a loss, or while
+  // the worker drains and may be replaced. Otherwise UNAVAILABLE, with the reason.
   absl::Status CheckWorker() const;
 
   void SetWorker(WorkerState state, std::string text, Instant lost_at);

@@ -47,11 +47,12 @@ absl::StatusOr<StepInFlight> ReplicaWorker::TakeStep(const worker::v1::StepResul
   return step;
 }
 
-// A sequence that no worker can run fails before a worker is given up over it.
+// A sequence that no worker can run fails before the router gives up a worker because of it.
 static_assert(CircuitBreaker::kMaxFaults > kMaxRefusals);
 
 absl::Status ReplicaWorker::JudgeRefusal(const StepPlan& plan, const absl::Status& refusal) {
-  // What was sent before the worker had refused a step it refuses as well, and may.
+  // After a refusal the worker also refuses the steps that were already in flight. These refusals
+  // do not count.
   if (plan.rows.empty() || plan.step_id <= doomed_until_) return absl::OkStatus();
   doomed_until_ = in_flight_.empty() ? plan.step_id : in_flight_.back().plan.step_id;
   return CountFaults(1, refusal);
@@ -77,7 +78,7 @@ absl::Status ReplicaWorker::CountFaults(uint32_t num_faults, const absl::Status&
 
 Instant ReplicaWorker::Deadline(absl::Duration timeout) const {
   if (in_flight_.empty()) return draining_ ? last_result_at_ + timeout : Instant::InfiniteFuture();
-  // Steps run one after the other: the oldest began when the one before it was done.
+  // Steps run one after the other. The oldest step began when the last result was ready.
   return std::max(in_flight_.front().sent_at, last_result_at_) + timeout;
 }
 

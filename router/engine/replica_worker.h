@@ -16,16 +16,15 @@
 
 namespace lockstep::router {
 
-// A step as it was sent: what the codec reads the worker's answer against. The scheduler has a
-// record of its own (StepRecord in router/core/requests/worker_lease.h), with what it will do with
-// the outcome.
+// A step as it was sent. The codec checks the worker's answer against it. The scheduler has a
+// record of its own (StepRecord in router/core/requests/worker_lease.h).
 struct StepInFlight {
   StepPlan plan;
   Instant sent_at;
   absl::Duration router_time;  // spent by the loop's thread on the step so far
 };
 
-// Whether a worker did what a step told it.
+// Whether a worker ran a step as it should.
 struct StepVerdict {
   uint32_t num_failed_rows = 0;
   uint32_t num_failed_requests = 0;  // with failed rows; at least 1 if there are failed rows
@@ -33,51 +32,50 @@ struct StepVerdict {
   uint32_t num_inert_rows = 0;
 };
 
-// A replica's worker, as far as the router knows it: the lease that the replica has on it, what it
-// is, which steps are in flight, and how far it is trusted. One lease follows another; what the
-// last one told stays known between them. Bookkeeping only: knows no link and no scheduler. Belongs
-// to the replica's thread.
+// What a replica knows of its worker: the lease, the worker's limits and bits, the steps in flight,
+// and how far it is trusted. Limits and bits of the last lease stay known until the next lease.
+// Pure bookkeeping: knows no link and no scheduler. Belongs to the replica's thread.
 class ReplicaWorker {
  public:
   bool attached() const { return epoch_ != 0; }  // there is a lease
   uint64_t epoch() const { return epoch_; }      // 0: no lease
-  // The worker is about to leave: nothing new is started on it.
+  // True if the worker will leave. Nothing new starts on it.
   bool draining() const { return draining_; }
   bool takes_work() const { return attached() && !draining_; }
   uint64_t incarnation() const { return incarnation_; }
-  // Of the lease now or last.
+  // Of the current or last lease.
   const std::optional<WorkerBits>& bits() const { return bits_; }
   const WorkerLimits& limits() const { return limits_; }
   CircuitState circuit() const { return breaker_.state(); }
   size_t num_in_flight() const { return in_flight_.size(); }
 
-  // When the last lease ended; InfinitePast: there has been none.
+  // When the last lease ended. InfinitePast: there was none.
   Instant lost_at() const { return lost_at_; }
   // Why there is no lease.
   const absl::Status& lost_reason() const { return lost_reason_; }
   void set_lost_reason(absl::Status reason) { lost_reason_ = std::move(reason); }
 
-  // True: the worker has restarted since the lease before.
+  // Returns true if the worker has restarted since the last lease.
   bool Begin(uint64_t epoch, const worker::v1::DescribeResponse& description);
   void Drain() { draining_ = true; }
   void End(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now);
-  // The worker serves another router, which judges it from now on.
+  // Call when the worker serves another router, which judges it from now on.
   void ForgetFailures() { breaker_.ForgetFailures(); }
-  // What it says of the worker when it ends the lease now.
+  // What it means for the circuit breaker if the worker ends the lease now.
   CircuitBreaker::Loss LossNow() const;
 
   void AddStep(StepInFlight step) { in_flight_.push_back(std::move(step)); }
-  // The step that `result` answers. INTERNAL for a result that no step asked for.
+  // Returns the step that `result` answers. INTERNAL if there is no such step.
   absl::StatusOr<StepInFlight> TakeStep(const worker::v1::StepResult& result, Instant now);
 
-  // What the answer to a step says of the worker. An error: the worker must be given up.
+  // Judge the worker by its answer to a step. An error: the worker must be given up.
   absl::Status JudgeRefusal(const StepPlan& plan, const absl::Status& refusal);
   absl::Status JudgeRows(const StepPlan& plan, const StepVerdict& verdict, Instant now);
 
-  // When the worker has kept the router waiting for too long: for the oldest step in flight, or for
+  // When the router has waited for too long: for the result of the oldest step in flight, or for
   // the end of a lease that drains and runs nothing.
   Instant Deadline(absl::Duration timeout) const;
-  // What the deadline passed for. `timeout` as for Deadline.
+  // The error after this deadline. `timeout` as for Deadline.
   absl::Status Overdue(absl::Duration timeout) const;
 
  private:
@@ -89,7 +87,7 @@ class ReplicaWorker {
   std::optional<WorkerBits> bits_;
   WorkerLimits limits_;
   CircuitBreaker breaker_;
-  // Up to this step the worker refuses whatever was sent before it had refused a step.
+  // After a refused step the worker refuses every step in flight, up to this one.
   StepId doomed_until_ = 0;
   std::deque<StepInFlight> in_flight_;
   Instant last_result_at_ = Instant::InfinitePast();

@@ -29,8 +29,6 @@ constexpr std::array<std::string_view, 2> kStageNames = {"queued", "running"};
 constexpr std::array<std::string_view, 2> kRetryNames = {"resumed", "failed"};
 constexpr std::array<std::string_view, 4> kBlockStates = {"free", "used", "cached", "fenced"};
 constexpr std::array<std::string_view, 2> kPhaseNames = {"prefill", "decode"};
-constexpr std::array<std::string_view, 6> kWorkerStateNames = {
-    "connecting", "ready", "draining", "lost", "mismatched", "standby"};
 constexpr std::array<std::string_view, 2> kOwnerNames = {"self", "other"};
 constexpr std::array<std::string_view, 3> kCircuitNames = {"closed", "open", "half_open"};
 
@@ -108,13 +106,21 @@ class Builder {
 
 }  // namespace
 
-std::string_view WorkerStateName(WorkerState state) {
-  return kWorkerStateNames.at(static_cast<size_t>(state));
-}
-
 RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& model)
     : registry_(registry), model_(model) {
-  Builder b(registry, model);
+  MakeRequestCounts();
+  MakeRequestHistograms();
+  MakeTokenSeries();
+  MakeStepSeries();
+  MakeShardSeries();
+  Builder(registry, model)
+      .MakeGauge("build_info", "Always 1.",
+                 {{"version", std::string(Version())}, {"commit", std::string(GitCommit())}})
+      ->Set(1);
+}
+
+void RouterMetrics::MakeRequestCounts() {
+  Builder b(registry_, model_);
   requests_total = b.MakeCounters(
       "requests_total", "Requests that ended, by gRPC status. Each prompt of an HTTP call is one.",
       "code", kCodeNames);
@@ -131,6 +137,10 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
   queue_tokens = b.MakeGauge("queue_tokens", "Prompt tokens of waiting requests.");
   running_requests =
       b.MakeGauge("running_requests", "Requests with at least one running sequence.");
+}
+
+void RouterMetrics::MakeRequestHistograms() {
+  Builder b(registry_, model_);
   time_to_first_token_seconds =
       b.MakeHistogram("time_to_first_token_seconds", "Arrival to the first token of a sequence.",
                       kTimeToFirstTokenBucketsSeconds);
@@ -160,6 +170,10 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
                       "Tokens generated in the longest sequence of a request.", kLengthBuckets);
   sequence_generation_tokens = b.MakeHistogram("sequence_generation_tokens",
                                                "Tokens generated in a sequence.", kLengthBuckets);
+}
+
+void RouterMetrics::MakeTokenSeries() {
+  Builder b(registry_, model_);
   prompt_tokens_total =
       b.MakeCounter("prompt_tokens_total", "Prompt tokens of requests that have started.");
   prompt_tokens_cached_total =
@@ -171,14 +185,22 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
   prefix_cache_hit_tokens_total =
       b.MakeCounter("prefix_cache_hit_tokens_total", "Tokens found in the prefix index.");
   prefix_index_nodes = b.MakeGauge("prefix_index_nodes", "Nodes of the prefix index.");
+  kv_block_tokens = b.MakeGauge("kv_block_tokens", "Tokens that a KV block holds.");
+  kv_blocks = b.MakeGauges("kv_blocks", "KV blocks of the worker.", "state", kBlockStates);
+}
+
+void RouterMetrics::MakeStepSeries() {
+  Builder b(registry_, model_);
   preemptions_total = b.MakeCounter("preemptions_total", "Sequences preempted for lack of blocks.");
   rollbacks_total =
       b.MakeCounter("rollbacks_total", "Sequences set back to their last acknowledged result.");
   refused_steps_total = b.MakeCounter("refused_steps_total", "Steps that the worker refused.");
   wasted_rows_total =
       b.MakeCounter("wasted_rows_total", "Rows that ran for sequences which had ended already.");
-  kv_block_tokens = b.MakeGauge("kv_block_tokens", "Tokens that a KV block holds.");
-  kv_blocks = b.MakeGauges("kv_blocks", "KV blocks of the worker.", "state", kBlockStates);
+  spec_decode_draft_tokens_total =
+      b.MakeCounter("spec_decode_draft_tokens_total", "Tokens that workers drafted.");
+  spec_decode_accepted_tokens_total =
+      b.MakeCounter("spec_decode_accepted_tokens_total", "Drafted tokens that were kept.");
   step_batch_sequences =
       b.MakeHistogram("step_batch_sequences", "Sequences of a step.", kStepTokensBuckets);
   for (size_t i = 0; i < kPhaseNames.size(); ++i) {
@@ -190,6 +212,10 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
                       "Router time of a step: plan, encode, decode, apply.", kStepBucketsSeconds);
   step_rtt_seconds = b.MakeHistogram("step_rtt_seconds", "From sending a step to its result.",
                                      kStepBucketsSeconds);
+}
+
+void RouterMetrics::MakeShardSeries() {
+  Builder b(registry_, model_);
   shard_workers = b.MakeGauges("shard_workers",
                                "Workers that the router knows, by the router that they belong to.",
                                "owner", kOwnerNames);
@@ -198,9 +224,6 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
                    "owner", kOwnerNames);
   shard_takeovers_total =
       b.MakeCounter("shard_takeovers_total", "Orphans of other routers that were taken over.");
-  b.MakeGauge("build_info", "Always 1.",
-              {{"version", std::string(Version())}, {"commit", std::string(GitCommit())}})
-      ->Set(1);
 }
 
 void RouterMetrics::SetShard(const Shard& shard) {
@@ -325,6 +348,8 @@ void RouterMetrics::Publish(const SchedulerStats& stats, const SchedulerStats& p
   add(rollbacks_total, stats.rollbacks, previous.rollbacks);
   add(refused_steps_total, stats.refused_steps, previous.refused_steps);
   add(wasted_rows_total, stats.wasted_rows, previous.wasted_rows);
+  add(spec_decode_draft_tokens_total, stats.drafted_tokens, previous.drafted_tokens);
+  add(spec_decode_accepted_tokens_total, stats.accepted_drafts, previous.accepted_drafts);
   add(&At(requests_rejected_total, Rejection::kDeadline), stats.refused_for_deadline,
       previous.refused_for_deadline);
   add(&At(requests_rejected_total, Rejection::kFirstToken), stats.refused_for_first_token,

@@ -16,19 +16,14 @@
 #include "router/workers/circuit_breaker.h"
 #include "router/workers/shard.h"
 #include "router/workers/worker_contract.h"
+#include "router/workers/worker_state.h"
 
 namespace lockstep::router {
-
-// kStandby: another router serves the worker, or is about to.
-enum class WorkerState { kConnecting, kReady, kDraining, kLost, kMismatched, kStandby };
-std::string_view WorkerStateName(WorkerState state);
 
 enum class FinishedAs { kStop, kLength, kAbort, kError };
 enum class RequestStage { kQueued, kRunning };
 enum class StepPhase { kPrefill, kDecode };
 enum class RetryOutcome { kResumed, kFailed };
-// The router that a worker belongs to: this one, or another one (--shard).
-enum class WorkerOwner { kSelf, kOther };
 
 // The series with the label of one worker.
 struct WorkerSeries {
@@ -55,20 +50,21 @@ struct TenantSeries {
   prometheus::Counter* generation_tokens_total;
 };
 
-// Every series of a router, made at start so that each one reads 0 before its first event. Only
-// those of further KV groups come with the first worker that has such groups. Names and labels:
-// docs/metrics.md. The registry owns the series and must outlive the object; all of them may be
-// updated from any thread.
+// Every series of a router. They are made at start, so that each reads 0 before its first event.
+// Only the series of further KV groups are made later, with the first worker that has such groups.
+// docs/metrics.md has names and labels. The registry owns the series and must outlive the object.
+// Any thread may update them.
 struct RouterMetrics {
   RouterMetrics(prometheus::Registry& registry, const std::string& model);
 
   // The series of one worker, made at the first call.
   WorkerSeries ForWorker(const std::string& worker);
-  // Says which of the routers that share the workers this one is; call once.
+  // Sets which of the routers that share the workers this one is. Call once.
   void SetShard(const Shard& shard);
-  // Nobody uses its series any more.
+  // Removes the series of the worker. They must not be used any more.
   void RemoveWorker(const std::string& worker);
-  // Likewise of one tenant. There are as many as the tenant file has had names.
+  // The series of one tenant, made at the first call. They stay until the end, so there are as many
+  // as the tenant file ever had names.
   TenantSeries ForTenant(const std::string& tenant);
 
   template <typename Enum, typename Metric, size_t N>
@@ -76,7 +72,7 @@ struct RouterMetrics {
     return *metrics.at(static_cast<size_t>(value));
   }
 
-  // What one replica's counts have become since they were `previous`: the series are sums over all
+  // Adds how the counts of one replica changed since `previous`. The series are sums over all
   // replicas.
   void Publish(const SchedulerStats& stats, const SchedulerStats& previous);
 
@@ -111,6 +107,8 @@ struct RouterMetrics {
   prometheus::Counter* rollbacks_total;
   prometheus::Counter* refused_steps_total;
   prometheus::Counter* wasted_rows_total;
+  prometheus::Counter* spec_decode_draft_tokens_total;
+  prometheus::Counter* spec_decode_accepted_tokens_total;
   prometheus::Gauge* kv_block_tokens;
   std::array<prometheus::Gauge*, 4> kv_blocks;  // free, used, cached, fenced
   prometheus::Histogram* step_batch_sequences;
@@ -124,6 +122,11 @@ struct RouterMetrics {
  private:
   using BlockGauges = std::array<std::atomic<prometheus::Gauge*>, 4>;  // free, used, cached, fenced
 
+  void MakeRequestCounts();
+  void MakeRequestHistograms();
+  void MakeTokenSeries();
+  void MakeStepSeries();
+  void MakeShardSeries();
   prometheus::Gauge& BlockGauge(uint32_t group, size_t block_state);
   void PublishGroups(const std::vector<BlockCounts>& counts,
                      const std::vector<BlockCounts>& previous);

@@ -42,6 +42,8 @@ constexpr SameSeries kSameSeries[] = {
     {"prefix_cache_query_tokens_total", "vllm:prefix_cache_queries_total"},
     {"prefix_cache_hit_tokens_total", "vllm:prefix_cache_hits_total"},
     {"preemptions_total", "vllm:num_preemptions_total"},
+    {"spec_decode_draft_tokens_total", "vllm:spec_decode_num_draft_tokens_total"},
+    {"spec_decode_accepted_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"},
 };
 
 constexpr std::string_view kPrefix = "lockstep_router_";
@@ -116,7 +118,7 @@ MetricFamily KvCacheUsage(const MetricFamily& kv_blocks) {
   return family;
 }
 
-// Always 1; what it tells is in its labels. The router's workers have blocks of one size.
+// Always 1. The labels carry the facts. All workers of a router have blocks of one size.
 MetricFamily CacheConfigInfo(const MetricFamily& kv_blocks, const MetricFamily& kv_block_tokens) {
   MetricFamily family = {.name = "vllm:cache_config_info",
                          .help = "Tokens that a KV block holds, and blocks of all workers.",

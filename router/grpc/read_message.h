@@ -29,7 +29,7 @@ absl::Status ReadMessage(const ApiContext& context, MessageReader::Message& mess
     return ResourceExhausted("too many bytes of other calls are in transit");
   }
   if (!request.ParseFromString(message.bytes)) {
-    return absl::InvalidArgumentError("the message cannot be parsed");
+    return InvalidArgument("the message cannot be parsed");
   }
   std::string().swap(message.bytes);  // an assignment would keep the memory
   message.held.Resize(num_bytes);

@@ -19,14 +19,13 @@ namespace {
 
 namespace wire = worker::v1;
 
-uint32_t SaturatingAdd(size_t a, uint32_t b) {
+uint32_t Saturate(uint64_t value) {
   constexpr uint64_t kMax = std::numeric_limits<uint32_t>::max();
-  return static_cast<uint32_t>(std::min<uint64_t>(kMax, uint64_t{a} + b));
+  return static_cast<uint32_t>(std::min(kMax, value));
 }
 
 void EncodeSampling(const StartedSlot& started, wire::SlotSampling* out) {
   const SamplingParams& sampling = started.request->sampling;
-  const size_t num_prompt_tokens = started.request->prompt_tokens.size();
   WriteSamplingNumbers(sampling, *out);
   out->set_seed(sampling.seed);
   out->set_sample_index(started.sample_index);
@@ -38,8 +37,8 @@ void EncodeSampling(const StartedSlot& started, wire::SlotSampling* out) {
                                         sampling.allowed_token_ids.end());
   out->mutable_stop_token_ids()->Add(sampling.stop_token_ids.begin(),
                                      sampling.stop_token_ids.end());
-  out->set_min_total_tokens(SaturatingAdd(num_prompt_tokens, sampling.min_new_tokens));
-  out->set_max_total_tokens(SaturatingAdd(num_prompt_tokens, sampling.max_new_tokens));
+  out->set_min_total_tokens(Saturate(started.request->min_total_tokens()));
+  out->set_max_total_tokens(Saturate(started.request->max_total_tokens()));
   out->set_num_logprobs(sampling.num_logprobs);
   out->set_num_prompt_logprobs(sampling.num_prompt_logprobs);
 }

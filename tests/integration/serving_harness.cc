@@ -8,6 +8,7 @@
 
 #include "common/check.h"
 #include "common/hash.h"
+#include "common/status.h"
 #include "router/workers/step_codec.h"
 #include "tests/router/core/fcfs_policy.h"
 
@@ -46,7 +47,8 @@ void ServingHarness::Submit(std::shared_ptr<const router::Request> request) {
 
 void ServingHarness::Run(const std::vector<WorkerLife>& lives) {
   for (size_t i = 0; i < lives.size(); ++i) {
-    RunLife(lives[i], i + 1 == lives.size());
+    const absl::Status status = RunLife(lives[i], i + 1 == lives.size());
+    ASSERT_TRUE(status.ok()) << "life " << i << ": " << status;
     if (scheduler_.Idle() && to_submit_.empty()) break;
   }
   counts_.preemptions = scheduler_.Stats().preemptions;
@@ -55,7 +57,7 @@ void ServingHarness::Run(const std::vector<WorkerLife>& lives) {
   counts_.accepted_drafts = scheduler_.Stats().accepted_drafts;
 }
 
-void ServingHarness::RunLife(const WorkerLife& life, bool is_last) {
+absl::Status ServingHarness::RunLife(const WorkerLife& life, bool is_last) {
   worker::ExecutorLimits limits;
   limits.max_slots = life.limits.max_slots;
   limits.max_step_tokens = life.limits.max_step_tokens;
@@ -67,23 +69,23 @@ void ServingHarness::RunLife(const WorkerLife& life, bool is_last) {
   prefill_left_.clear();
   router::WorkerLimits announced = life.limits;
   announced.max_draft_tokens = runner_->bounds().max_draft_tokens;
-  const absl::Status attached = scheduler_.AttachWorker(announced, now_);
-  ASSERT_TRUE(attached.ok()) << attached;
+  LOCKSTEP_RETURN_IF_ERROR(scheduler_.AttachWorker(announced, now_));
   if (epoch_ > 1) ++counts_.restarts;
 
   const uint64_t last_step = is_last ? UINT64_MAX : counts_.steps + life.num_steps;
   while (counts_.steps < last_step) {
     now_ += absl::Milliseconds(1);
-    SubmitSome();
+    LOCKSTEP_RETURN_IF_ERROR(SubmitSome());
     for (auto [it, end] = cancellations_.equal_range(counts_.steps); it != end; ++it) {
       scheduler_.Cancel(it->second, now_);
     }
     const bool planned = Chance(0.7) && PlanOne();
     const bool can_submit = num_submitted_ < in_flight_.size();
     if (can_submit && (!planned || Chance(0.5))) SubmitOldest();
-    if (num_submitted_ > 0 && (!planned || Chance(0.5))) ApplyOldest();
-    CollectEvents();
-    ASSERT_TRUE(scheduler_.CheckIntegrity().ok()) << scheduler_.CheckIntegrity();
+    if (num_submitted_ > 0 && (!planned || Chance(0.5))) LOCKSTEP_RETURN_IF_ERROR(ApplyOldest());
+    LOCKSTEP_RETURN_IF_ERROR(observed_);
+    LOCKSTEP_RETURN_IF_ERROR(CollectEvents());
+    LOCKSTEP_RETURN_IF_ERROR(scheduler_.CheckIntegrity());
     if (scheduler_.Idle() && to_submit_.empty() && in_flight_.empty()) break;
   }
   // Whatever is still in flight is lost with the worker.
@@ -94,16 +96,17 @@ void ServingHarness::RunLife(const WorkerLife& life, bool is_last) {
   while (runner_->num_pending() > 0) runner_->TakeResult(&lost, &stats);
   runner_->EndLease();
   scheduler_.DetachWorker(absl::UnavailableError("the test lost it"), now_);
-  CollectEvents();
+  return CollectEvents();
 }
 
-void ServingHarness::SubmitSome() {
+absl::Status ServingHarness::SubmitSome() {
   while (!to_submit_.empty() && Chance(0.9)) {
     const absl::Status status = scheduler_.Submit(to_submit_.front(), now_);
-    if (absl::IsResourceExhausted(status)) return;  // the queue is full: later
-    ASSERT_TRUE(status.ok()) << status;
+    if (absl::IsResourceExhausted(status)) break;  // the queue is full: later
+    LOCKSTEP_RETURN_IF_ERROR(status);
     to_submit_.pop_front();
   }
+  return absl::OkStatus();
 }
 
 bool ServingHarness::PlanOne() {
@@ -137,7 +140,7 @@ void ServingHarness::SubmitOldest() {
   ++num_submitted_;
 }
 
-void ServingHarness::ApplyOldest() {
+absl::Status ServingHarness::ApplyOldest() {
   InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
   --num_submitted_;
@@ -145,14 +148,12 @@ void ServingHarness::ApplyOldest() {
   worker::StepStats stats;
   while (!runner_->TakeResult(&result, &stats)) {
   }
-  ASSERT_FALSE(result.has_refusal()) << result.refusal().message();
-  absl::StatusOr<router::StepOutcome> outcome = router::DecodeResult(result, step.plan);
-  ASSERT_TRUE(outcome.ok()) << outcome.status();
-  const absl::Status applied = scheduler_.Apply(*outcome, now_);
-  ASSERT_TRUE(applied.ok()) << applied;
+  if (result.has_refusal()) return Internal("a step was refused: {}", result.refusal().message());
+  LOCKSTEP_ASSIGN_OR_RETURN(router::StepOutcome outcome, router::DecodeResult(result, step.plan));
+  return scheduler_.Apply(std::move(outcome), now_);
 }
 
-void ServingHarness::CollectEvents() {
+absl::Status ServingHarness::CollectEvents() {
   for (router::SchedulerEvent& event : scheduler_.TakeEvents()) {
     if (auto* tokens = std::get_if<TokensEvent>(&event)) {
       SequenceRecord& record = records_[tokens->request].samples[tokens->sample_index];
@@ -167,17 +168,21 @@ void ServingHarness::CollectEvents() {
       }
     } else if (auto* finished = std::get_if<FinishedEvent>(&event)) {
       SequenceRecord& record = records_[finished->request].samples[finished->sample_index];
-      ASSERT_FALSE(record.finished) << "request " << finished->request << " ended twice";
+      if (record.finished) return Internal("request {} ended twice", finished->request);
       record.finished = true;
       record.reason = finished->reason;
       record.error = finished->error;
     }
   }
+  return absl::OkStatus();
 }
 
 void ServingHarness::Observe(const worker::LogitsObservation& observation) {
   const auto owner = slot_owner_.find(observation.slot);
-  ASSERT_NE(owner, slot_owner_.end());
+  if (owner == slot_owner_.end()) {
+    observed_ = Internal("logits of slot {}, which no sequence has", observation.slot);
+    return;
+  }
   const auto [request, sample] = owner->second;
   const uint64_t hash = Hash64(std::as_bytes(observation.logits));
   auto& hashes = records_[request].samples[sample].logit_hashes;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <absl/status/status.h>
+
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -90,7 +92,7 @@ class ServingHarness {
   }
 
   // Runs until every request ended; the last life never ends early. Requests are submitted in
-  // order, a random few at a time.
+  // order, a random few at a time. Stops at the first error, and fails the test.
   void Run(const std::vector<WorkerLife>& lives);
 
   const Records& records() const { return records_; }
@@ -99,12 +101,12 @@ class ServingHarness {
  private:
   struct InFlight;
 
-  void RunLife(const WorkerLife& life, bool is_last);
-  void SubmitSome();
+  absl::Status RunLife(const WorkerLife& life, bool is_last);
+  absl::Status SubmitSome();
   bool PlanOne();
   void SubmitOldest();
-  void ApplyOldest();
-  void CollectEvents();
+  absl::Status ApplyOldest();
+  absl::Status CollectEvents();
   void Observe(const worker::LogitsObservation& observation);
   bool Chance(double probability) { return std::bernoulli_distribution(probability)(random_); }
 
@@ -120,6 +122,7 @@ class ServingHarness {
   size_t num_submitted_ = 0;
   std::map<SlotId, std::pair<RequestKey, uint32_t>> slot_owner_;  // as the executor sees slots
   std::map<SlotId, uint32_t> prefill_left_;  // known tokens not yet computed, likewise
+  absl::Status observed_;                    // the last error of Observe
   Records records_;
   ScheduleCounts counts_;
 };

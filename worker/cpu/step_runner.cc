@@ -130,7 +130,7 @@ void CpuStepRunner::DraftRow(RowState& row, const PassUse& use) {
   if (use.num_tokens >= info.max_step_tokens || use.num_logits >= info.max_logits_rows) return;
   // The last token of a sequence is sampled, so it need not be drafted.
   const auto limit = static_cast<uint32_t>(std::min<size_t>(
-      {row.draft_limit, slot.max_total() - slot.num_known() - 1,
+      {row.draft_limit, slot.max_total_tokens() - slot.num_known() - 1,
        info.max_step_tokens - use.num_tokens, info.max_logits_rows - use.num_logits}));
   if (limit == 0) return;
   drafter_->Draft(slot, limit, row.drafts);
@@ -215,7 +215,7 @@ absl::Status CpuStepRunner::SampleRow(const LogitsUse& use, std::span<float> log
     row.logprobs.push_back(std::move(logprobs));
   }
   const bool stop_id = slot.IsStopId(token);
-  if (stop_id || slot.num_known() >= slot.max_total()) {
+  if (stop_id || slot.num_known() >= slot.max_total_tokens()) {
     slot.MakeInert();
     row.stopped = true;
     row.stop_cause = stop_id ? v1::STOP_CAUSE_TOKEN : v1::STOP_CAUSE_LENGTH;

@@ -36,8 +36,8 @@ void Slot::Start(const v1::StartedSlot& message) {
   inert_ = false;
   num_prompt_ = message.num_prompt_tokens();
   num_computed_ = message.num_computed_tokens();
-  min_total_ = sampling.min_total_tokens();
-  max_total_ = sampling.max_total_tokens();
+  min_total_tokens_ = sampling.min_total_tokens();
+  max_total_tokens_ = sampling.max_total_tokens();
   first_prompt_logprob_ = message.first_prompt_logprob();
   num_logprobs_ = sampling.num_logprobs();
   num_prompt_logprobs_ = sampling.num_prompt_logprobs();

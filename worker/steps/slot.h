@@ -49,13 +49,13 @@ class Slot {
   std::span<const std::vector<BlockId>> block_tables() const {
     return block_tables_;
   }  // by KV group
-  uint32_t min_total() const { return min_total_; }
-  uint32_t max_total() const { return max_total_; }
+  uint32_t min_total_tokens() const { return min_total_tokens_; }
+  uint32_t max_total_tokens() const { return max_total_tokens_; }
   int32_t num_logprobs() const { return num_logprobs_; }
   int32_t num_prompt_logprobs() const { return num_prompt_logprobs_; }
   const kernels::SampleParams& params() const { return params_; }
   std::span<const kernels::TokenCount> seen_tokens() const { return histogram_.counts(); }
-  bool masks_stop_ids() const { return num_known() < min_total_; }
+  bool masks_stop_ids() const { return num_known() < min_total_tokens_; }
   // The next token is the one with the highest logit: no other parameter changes the choice.
   bool IsPlainGreedy() const {
     return params_.temperature == 0 && params_.logit_bias_ids.empty() &&
@@ -85,8 +85,8 @@ class Slot {
   bool inert_ = false;
   uint32_t num_prompt_ = 0;
   uint32_t num_computed_ = 0;
-  uint32_t min_total_ = 0;
-  uint32_t max_total_ = 0;
+  uint32_t min_total_tokens_ = 0;
+  uint32_t max_total_tokens_ = 0;
   uint32_t first_prompt_logprob_ = 0;
   int32_t num_logprobs_ = -1;
   int32_t num_prompt_logprobs_ = -1;

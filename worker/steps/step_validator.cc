@@ -9,8 +9,8 @@ namespace lockstep::worker {
 
 StepValidator::StepValidator(const StepBounds& bounds)
     : bounds_(bounds),
-      drafts_(bounds.max_slots),
-      drafted_(bounds.max_slots),
+      checked_slots_(bounds.max_slots),
+      has_checked_slot_(bounds.max_slots),
       mentioned_(bounds.max_slots),
       tables_(bounds),
       tokens_(bounds.vocab_size) {}
@@ -22,7 +22,7 @@ absl::Status StepValidator::Check(const v1::StepRequest& step, const StepOrder& 
     return Unimplemented("copied_from: this worker announced no block copies");
   }
   table_ = step.resync() ? nullptr : &table;
-  drafted_.Clear();
+  has_checked_slot_.Clear();
   LOCKSTEP_RETURN_IF_ERROR(CheckReleased(step));
   LOCKSTEP_RETURN_IF_ERROR(CheckStarted(step));
   LOCKSTEP_RETURN_IF_ERROR(CheckGrown(step));
@@ -64,20 +64,20 @@ absl::Status StepValidator::CheckSlotId(SlotId slot) {
   return absl::OkStatus();
 }
 
-StepValidator::Draft& StepValidator::DraftOf(SlotId slot) {
-  Draft& draft = drafts_[slot];
-  if (!drafted_.Insert(slot)) return draft;
-  draft = Draft{};
-  if (table_ == nullptr) return draft;
+StepValidator::CheckedSlot& StepValidator::CheckedSlotOf(SlotId slot) {
+  CheckedSlot& checked = checked_slots_[slot];
+  if (!has_checked_slot_.Insert(slot)) return checked;
+  checked = CheckedSlot{};
+  if (table_ == nullptr) return checked;
   const Slot& mirror = (*table_)[slot];
-  if (!mirror.occupied()) return draft;
-  draft = {.occupied = true,
-           .inert = mirror.inert(),
-           .num_known = mirror.num_known(),
-           .num_computed = mirror.num_computed(),
-           .max_total = mirror.max_total()};
+  if (!mirror.occupied()) return checked;
+  checked = {.occupied = true,
+             .inert = mirror.inert(),
+             .num_known = mirror.num_known(),
+             .num_computed = mirror.num_computed(),
+             .max_total_tokens = mirror.max_total_tokens()};
   tables_.Load(slot, mirror);
-  return draft;
+  return checked;
 }
 
 absl::Status StepValidator::CheckReleased(const v1::StepRequest& step) {
@@ -87,9 +87,9 @@ absl::Status StepValidator::CheckReleased(const v1::StepRequest& step) {
     if (absl::Status status = CheckSlotId(slot); !status.ok()) {
       return Annotate(status, fmt::format("released_slots[{}]", i));
     }
-    Draft& draft = DraftOf(slot);
-    if (!draft.occupied) return InvalidArgument("released_slots[{}]: slot {} is empty", i, slot);
-    draft = Draft{};
+    CheckedSlot& checked = CheckedSlotOf(slot);
+    if (!checked.occupied) return InvalidArgument("released_slots[{}]: slot {} is empty", i, slot);
+    checked = CheckedSlot{};
   }
   return absl::OkStatus();
 }
@@ -101,11 +101,12 @@ absl::Status StepValidator::CheckStarted(const v1::StepRequest& step) {
     absl::Status status = CheckSlotId(started.slot());
     if (status.ok()) status = CheckStartedSlot(started);
     if (!status.ok()) return Annotate(status, fmt::format("started[{}]", i));
-    DraftOf(started.slot()) = {.occupied = true,
-                               .inert = false,
-                               .num_known = static_cast<uint32_t>(started.known_tokens_size()),
-                               .num_computed = started.num_computed_tokens(),
-                               .max_total = started.sampling().max_total_tokens()};
+    CheckedSlotOf(started.slot()) = {
+        .occupied = true,
+        .inert = false,
+        .num_known = static_cast<uint32_t>(started.known_tokens_size()),
+        .num_computed = started.num_computed_tokens(),
+        .max_total_tokens = started.sampling().max_total_tokens()};
     tables_.Load(started.slot(), started);
   }
   return absl::OkStatus();
@@ -129,10 +130,10 @@ absl::Status StepValidator::CheckKnownTokens(const v1::StartedSlot& started) con
     return InvalidArgument("num_computed_tokens: must be below the {} known tokens, got {}",
                            num_known, started.num_computed_tokens());
   }
-  const uint32_t max_total = started.sampling().max_total_tokens();
-  if (max_total <= num_known || max_total > bounds_.max_context_tokens) {
+  const uint32_t max_total_tokens = started.sampling().max_total_tokens();
+  if (max_total_tokens <= num_known || max_total_tokens > bounds_.max_context_tokens) {
     return InvalidArgument("sampling.max_total_tokens: must be in [{}, {}], got {}",
-                           uint64_t{num_known} + 1, bounds_.max_context_tokens, max_total);
+                           uint64_t{num_known} + 1, bounds_.max_context_tokens, max_total_tokens);
   }
   return absl::OkStatus();
 }
@@ -199,7 +200,7 @@ absl::Status StepValidator::CheckGrown(const v1::StepRequest& step) {
 absl::Status StepValidator::CheckGrowth(SlotId slot, uint32_t group,
                                         std::span<const BlockId> blocks) {
   LOCKSTEP_RETURN_IF_ERROR(CheckSlotRange(slot));
-  if (!DraftOf(slot).occupied) return InvalidArgument("slot {} is empty", slot);
+  if (!CheckedSlotOf(slot).occupied) return InvalidArgument("slot {} is empty", slot);
   return tables_.CheckGrowth(slot, group, blocks);
 }
 
@@ -273,11 +274,11 @@ absl::Status StepValidator::CheckRows(const v1::StepRequest& step) {
 
 absl::Status StepValidator::CheckRow(SlotId slot, uint32_t num_tokens, uint32_t iterations,
                                      uint32_t draft_limit) {
-  const Draft& draft = DraftOf(slot);
-  if (!draft.occupied) return InvalidArgument("slot {} is empty", slot);
+  const CheckedSlot& checked = CheckedSlotOf(slot);
+  if (!checked.occupied) return InvalidArgument("slot {} is empty", slot);
   if (num_tokens == 0) return InvalidArgument("slot {} runs no token", slot);
-  if (draft.inert) return absl::OkStatus();
-  const uint32_t num_left = draft.num_known - draft.num_computed;
+  if (checked.inert) return absl::OkStatus();
+  const uint32_t num_left = checked.num_known - checked.num_computed;
   if (iterations > 1 && (num_left != 1 || num_tokens != 1)) {
     return InvalidArgument("slot {} does not decode, so decode_iterations must be 1, got {}", slot,
                            iterations);
@@ -289,8 +290,9 @@ absl::Status StepValidator::CheckRow(SlotId slot, uint32_t num_tokens, uint32_t 
   const uint64_t num_actual = std::min(num_tokens, num_left);
   // Each further iteration computes the token that the iteration before it sampled. A draft is
   // computed beside the last token. The token that ends the sequence is not computed.
-  const uint64_t end = std::min<uint64_t>(
-      draft.num_computed + num_actual + iterations - 1 + draft_limit, draft.max_total - 1);
+  const uint64_t end =
+      std::min<uint64_t>(checked.num_computed + num_actual + iterations - 1 + draft_limit,
+                         checked.max_total_tokens - 1);
   return tables_.CheckCovers(slot, end);
 }
 

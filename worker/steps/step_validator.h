@@ -37,12 +37,12 @@ class StepValidator {
 
  private:
   // A slot as it will be once the checked parts of the step are applied.
-  struct Draft {
+  struct CheckedSlot {
     bool occupied = false;
     bool inert = false;
     uint32_t num_known = 0;
     uint32_t num_computed = 0;
-    uint32_t max_total = 0;
+    uint32_t max_total_tokens = 0;
   };
 
   absl::Status CheckOrder(const v1::StepRequest& step, const StepOrder& order) const;
@@ -62,14 +62,14 @@ class StepValidator {
   // Checks that the slot is in range, and that mentioned_ does not have it yet. Adds it to
   // mentioned_.
   absl::Status CheckSlotId(SlotId slot);
-  Draft& DraftOf(SlotId slot);
+  CheckedSlot& CheckedSlotOf(SlotId slot);
 
   const StepBounds bounds_;
-  const SlotTable* table_ = nullptr;  // null after a resync: every slot counts as empty
-  std::vector<Draft> drafts_;         // [max_slots], valid where drafted_ says so
-  StampSet drafted_;
+  const SlotTable* table_ = nullptr;        // null after a resync: every slot counts as empty
+  std::vector<CheckedSlot> checked_slots_;  // [max_slots], valid where has_checked_slot_ says so
+  StampSet has_checked_slot_;
   StampSet mentioned_;  // slots of the list being checked
-  TableRules tables_;   // of the slots that drafted_ has
+  TableRules tables_;   // of the slots that has_checked_slot_ has
   StampSet tokens_;
 };
 

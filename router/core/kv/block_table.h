@@ -39,7 +39,7 @@ class BlockTable {
   bool fenced() const { return fenced_; }
 
   bool has_untold() const { return has_untold_; }
-  // The blocks that were added since the last call, as the worker is told them.
+  // The blocks that were added since the last call, for the next message to the worker.
   std::vector<GroupBlocks> TakeUntold();
 
  private:

@@ -15,7 +15,7 @@ namespace lockstep::router {
 // all, because a state of fixed size holds everything that was read.
 enum class Retention { kAll, kWindow, kState };
 
-// Layers whose KV lies in one block pool of a worker.
+// Layers that share one block pool of a worker.
 struct KvGroup {
   uint32_t block_size_tokens = 16;
   uint32_t num_blocks = 0;

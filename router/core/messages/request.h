@@ -47,14 +47,18 @@ struct Request {
   uint32_t num_samples = 1;
   bool bypass_prefix_cache = false;
   bool follows_in_batch = false;  // another prompt of the same call came before it
-  // How far each sequence may run ahead of its results: rows in flight at once. A row whose token
-  // depends on the token before it in a way that only the router knows (a mask of what may come
-  // next) needs 1. With a limit, a row has one decode iteration.
+  // How far each sequence may run ahead of its results: rows in flight at once. This
+  // must be 1 if only the router knows how a token depends on the token before it (a mask of the
+  // tokens that may follow). With a limit, a row has one decode iteration.
   uint32_t max_rows_in_flight = kNoRowLimit;
   // The worker may let a row wait: it then keeps no token, and a later row tries again.
   bool rows_may_wait = false;
   SamplingParams sampling;
 
+  // Tokens of a sequence, prompt included: below the first number stop ids are masked, and the
+  // second ends the sequence.
+  uint64_t min_total_tokens() const { return prompt_tokens.size() + sampling.min_new_tokens; }
+  uint64_t max_total_tokens() const { return prompt_tokens.size() + sampling.max_new_tokens; }
   // When it first starts, it looks nothing up in the prefix cache.
   bool computes_whole_prompt() const {
     return bypass_prefix_cache || sampling.num_prompt_logprobs >= 0;

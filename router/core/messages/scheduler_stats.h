@@ -18,7 +18,7 @@ struct SchedulerStats {
   uint32_t prefix_index_nodes = 0;
   uint64_t preemptions = 0, prefix_query_tokens = 0, prefix_hit_tokens = 0, rollbacks = 0;
   uint64_t refused_steps = 0, wasted_rows = 0;  // wasted: the sequence had ended, or was inert
-  // Requests that were refused because what waits would take too long.
+  // Requests that were refused because the requests before them would take too long.
   uint64_t refused_for_deadline = 0, refused_for_first_token = 0;
   // Of all steps. Drafts count as decodes once they are kept.
   uint64_t planned_prefill_tokens = 0, planned_decode_tokens = 0;

@@ -33,7 +33,8 @@ struct RunRow {
   // further decode iteration.
   uint32_t num_tokens = 0;
   // How many tokens the worker may draft for the row. 0 unless the row decodes. The worker keeps
-  // the drafts that equal what it samples, and one token more: 1 to max_drafts + 1 tokens in all.
+  // the drafts that equal the sampled tokens, and one token more: 1 to max_drafts + 1 tokens in
+  // all.
   uint32_t max_drafts = 0;
   std::vector<GroupBlocks> new_blocks;  // appended to the slot's tables before the step
 };

@@ -7,9 +7,9 @@
 
 namespace lockstep::router {
 
-// How fast prompts are computed while more of them wait than one step takes. This is the speed at
-// which a queue moves. Learns only from full steps and from the steps of decodes between them. In
-// other steps a token takes longer than it needs to.
+// How fast prompts are computed while more of them wait than one step takes: the speed of the
+// queue. Learns only from full steps and from the steps of decodes between them. In other steps a
+// token takes longer than it needs to.
 class PrefillSpeed {
  public:
   // A step that took as many prompt tokens as it could. `num_tokens` is 0 if all prompts had to

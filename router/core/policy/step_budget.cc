@@ -118,7 +118,7 @@ absl::Duration StepBudget::TimeToPrefill(double num_tokens, uint32_t max_chunk,
                            std::min(kMinPrefillTokens, max_chunk), max_chunk);
     const absl::Duration prefill = chunk * time_per_prefill_token_;
     if (left <= chunk) {
-      const bool fills = step != absl::InfiniteDuration();  // with what comes until then
+      const bool fills = step != absl::InfiniteDuration();  // with prompts that come until then
       return sum + decode_time_ + (fills ? prefill : left * time_per_prefill_token_);
     }
     const double part = std::max(left / 2, chunk);

@@ -39,7 +39,7 @@ class StepBudget {
   // A step that was computed. A compute time of zero or less means "not measured".
   struct Step {
     uint32_t num_prefill_tokens = 0;
-    uint32_t num_decode_tokens = 0;  // planned: whatever number of tokens rows kept
+    uint32_t num_decode_tokens = 0;  // as planned, not as kept
     uint32_t decode_iterations = 1;
     absl::Duration compute;
   };
@@ -52,12 +52,12 @@ class StepBudget {
   // started.
   uint64_t UncachedTokens(uint64_t num_waiting_tokens) const;
 
-  // Steps in which sequences decode, planned and not observed yet.
+  // Steps with decodes, planned and not observed yet.
   struct InFlight {
     uint32_t num_iterations = 0;
     uint64_t num_prefill_tokens = 0;
   };
-  // Prefill tokens for a step in which `num_decodes` others decode: at least min(bound, 16), at
+  // Prefill tokens for a step that also has `num_decodes` decodes: at least min(bound, 16), at
   // most `bound`. `num_waiting`: prompt tokens to be computed in this step or later.
   uint32_t PrefillTokensBesideDecodes(uint32_t bound, uint32_t num_decodes, uint64_t num_waiting,
                                       const InFlight& in_flight) const;
@@ -65,7 +65,7 @@ class StepBudget {
   void Started() { num_steps_since_start_ = 0; }
   // True if the next step must have decodes only.
   bool OwesDecodes() const;
-  // Call for each step that goes to a worker, with what it carries.
+  // Call for each step that goes to a worker.
   void Planned(uint32_t num_prefill_tokens, uint32_t num_decode_tokens);
   // Iterations for a step of decodes only: at least one, at most `bound` (> 0).
   uint32_t DecodeIterations(uint32_t bound) const;

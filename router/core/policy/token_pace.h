@@ -9,8 +9,8 @@ namespace lockstep::router {
 
 // Keeps the time per token of running sequences below a bound, on average over some steps. A step
 // that takes less than the bound saves time, and a later one may take so much longer. What is saved
-// or owed is limited to two tokens' time. So a request of many tokens keeps to the bound, whatever
-// prompts come beside it.
+// or owed is limited to two tokens' time. So a request of many tokens keeps to the bound, even
+// beside many prompts.
 class TokenPace {
  public:
   explicit TokenPace(absl::Duration max_time_per_token) : per_token_(kAim * max_time_per_token) {}

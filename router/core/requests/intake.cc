@@ -19,9 +19,9 @@ absl::Status CheckWellFormed(const Request& request) {
   if (request.max_rows_in_flight == 0) {
     return InvalidArgument("max_rows_in_flight: 0, expected at least 1");
   }
-  const uint64_t total = request.prompt_tokens.size() + uint64_t{request.sampling.max_new_tokens};
-  if (total > std::numeric_limits<uint32_t>::max()) {
-    return InvalidArgument("max_tokens: {} tokens with the prompt, expected less than 2^32", total);
+  if (request.max_total_tokens() > std::numeric_limits<uint32_t>::max()) {
+    return InvalidArgument("max_tokens: {} tokens with the prompt, expected less than 2^32",
+                           request.max_total_tokens());
   }
   return absl::OkStatus();
 }
@@ -122,11 +122,11 @@ void SetGate(LiveRequest& live, const WorkerLimits* limits) {
 
 absl::Status CheckFits(const Request& request, const WorkerLimits& limits) {
   const uint64_t num_prompt_tokens = request.prompt_tokens.size();
-  const uint64_t total = num_prompt_tokens + request.sampling.max_new_tokens;
-  if (total > limits.max_context_tokens) {
+  if (request.max_total_tokens() > limits.max_context_tokens) {
     return InvalidArgument(
         "max_tokens: {} prompt tokens and {} new ones are {}, the context length is {}",
-        num_prompt_tokens, request.sampling.max_new_tokens, total, limits.max_context_tokens);
+        num_prompt_tokens, request.sampling.max_new_tokens, request.max_total_tokens(),
+        limits.max_context_tokens);
   }
   const uint64_t pool_tokens = limits.max_cached_tokens();
   if (num_prompt_tokens > pool_tokens) {

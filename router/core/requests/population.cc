@@ -19,7 +19,7 @@ LiveRequest& Population::Add(std::shared_ptr<const Request> request) {
     Sequence& sequence = live.samples[i];
     sequence.request = &live;
     sequence.sample_index = i;
-    sequence.max_total_tokens = live.num_prompt_tokens() + live.request->sampling.max_new_tokens;
+    sequence.max_total_tokens = static_cast<uint32_t>(live.request->max_total_tokens());
     sequence.max_rows_in_flight = live.request->max_rows_in_flight;
     sequence.rows_may_wait = live.request->rows_may_wait;
     sequence.view = {.priority = live.request->priority,

@@ -30,7 +30,7 @@ struct Sequence;
 struct Residency {
   Sequence* owner = nullptr;  // null once the sequence ended; later results are dropped
   SlotId slot = 0;
-  uint32_t num_computed = 0;  // leading positions whose KV is acknowledged
+  uint32_t num_computed = 0;  // leading positions with acknowledged KV
   uint32_t planned_computed = 0;
   uint32_t planned_known = 0;  // tokens, prompt included
   uint32_t min_known = 0;      // may lie behind the end: the last rows in flight are inert then
@@ -99,7 +99,7 @@ struct Sequence {
   uint32_t num_own_tokens() const;
   // Leading tokens that may come from the prefix cache when it starts. The last token is always
   // computed, because the next sample needs its logits. For the same reason, so is the token before
-  // the first prompt position whose log-probability is still wanted.
+  // the first prompt position that still needs its log-probability.
   uint32_t max_cached_tokens() const;
   // Losses since its last progress.
   uint32_t num_losses() const {
@@ -149,7 +149,7 @@ struct LiveRequest {
   bool MayStart(const Sequence& sequence) const {
     return gate_open || sequence.sample_index == leader;
   }
-  // True if tokens or prompt log-probabilities were computed, delivered or not. Ended samples
+  // True if tokens or prompt log-probabilities were computed, even if not delivered. Ended samples
   // count.
   bool HasOutput() const;
 };

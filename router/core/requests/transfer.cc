@@ -53,7 +53,7 @@ SuspendedRequest Release(SchedulerState& state, RequestKey key) {
   LiveRequest* const live = state.population.Find(key);
   LOCKSTEP_CHECK(live != nullptr && !WorkerMayStart(state) && IsStranded(*live),
                  "only a stranded request is given away, request {} is not", key);
-  // Wherever the request goes, its wait for a worker started then.
+  // The next scheduler counts the wait for a worker from the same start.
   live->served_until = UnservedSinceOf(*live, state);
   ForgetRefusals(*live);
   return SuspendedRequest(state.population.Remove(key).release());

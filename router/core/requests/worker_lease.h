@@ -82,7 +82,7 @@ struct WorkerLease {
     bool may_fit = false;  // more prompt blocks were cached since, so it may need fewer
   };
   BlockedStart blocked;
-  // Whether what it needs is still more than there is.
+  // True if it still needs more blocks than are available.
   bool LacksBlocksToStart() const { return !kv.Has(blocked.num_needed_blocks); }
 
   std::vector<uint32_t> row_of_slot;  // scratch of Apply: row + 1, zero between calls

@@ -13,9 +13,10 @@ namespace lockstep::router {
 
 namespace {
 
-// The row is no longer in flight. The bounds come down by what the row could have kept and did not,
-// and go up by what it kept for sure. Every kept token except the last was also an input, so its KV
-// is computed. A row that waits computes its last token again.
+// The row is no longer in flight. The upper bound falls by the tokens that the row might have kept
+// and did not. The lower bound rises by the tokens that it kept beyond its minimum. Every kept
+// token except the last was also an input, so its KV is computed. A row that waits computes its
+// last token again.
 void CountRow(const Sequence& sequence, Residency& residency, const RowRecord& row,
               uint32_t num_kept) {
   if (row.max_kept == 0) {
@@ -166,7 +167,7 @@ void Retirement::Publish(Sequence& sequence, Residency& residency) {
       residency.blocks, live.request->prefix_root,
       std::span(sequence.tokens).first(residency.num_computed), residency.published,
       live.request->bypass_prefix_cache ? PublishBelow::kOwnBlock : PublishBelow::kAnyBlock);
-  // What waits for blocks may begin with the same prompt, and need fewer now.
+  // A sequence that waits for blocks may begin with the same prompt, and now need fewer.
   const bool of_prompt =
       uint64_t{num_before} * lease_.limits.block_size_tokens() < live.num_prompt_tokens();
   if (of_prompt && residency.published.num_blocks != num_before) lease_.blocked.may_fit = true;

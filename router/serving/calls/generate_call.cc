@@ -7,6 +7,7 @@
 #include "common/status.h"
 #include "router/serving/calls/call_trace.h"
 #include "router/serving/validation/bad_words.h"
+#include "router/serving/validation/build_request.h"
 
 namespace lockstep::router {
 namespace {
@@ -86,11 +87,6 @@ void GenerateCall::Abort() {
 void GenerateCall::OnWriteDone(bool ok) {
   if (!ok) RequestStop(Stop::kClientGone);
   if (writes_.Open() || !ok) Schedule();
-}
-
-void GenerateCall::OnClientGone() {
-  RequestStop(Stop::kClientGone);
-  Schedule();
 }
 
 void GenerateCall::RequestStop(Stop stop) {

@@ -55,9 +55,8 @@ class GenerateCall : public Strand,
   size_t num_work_bytes() const override { return num_work_bytes_; }
 
   // --- from the transport, on any thread ---
-  // The write is over. Not `ok`: the client is gone, as with OnClientGone.
+  // The write is over. Not `ok`: the client is gone.
   void OnWriteDone(bool ok);
-  void OnClientGone();
 
  protected:
   // `context` must outlive the object.

@@ -47,7 +47,7 @@ absl::Status Tokenize(const ApiContext& context, const v1::TokenizeRequest& requ
                       const CancelFlag& cancellation, v1::TokenizeResponse& response) {
   LOCKSTEP_RETURN_IF_ERROR(CheckNamed(context, request));
   absl::StatusOr<std::vector<TokenId>> ids =
-      absl::InvalidArgumentError("input: expected one of text, chat, got none");
+      InvalidArgument("input: expected one of text, chat, got none");
   if (request.has_text()) {
     if (request.text().size() > context.config.limits.max_prompt_bytes) {
       return InvalidArgument("text: expected at most {} bytes, got {}",
@@ -60,7 +60,7 @@ absl::Status Tokenize(const ApiContext& context, const v1::TokenizeRequest& requ
          .cancellation = &cancellation});
   } else if (request.has_chat()) {
     if (request.has_add_special_tokens()) {
-      return absl::InvalidArgumentError(
+      return InvalidArgument(
           "add_special_tokens: expected with text only, as a chat's template sets its own");
     }
     if (request.has_parse_special()) return ParseSpecialWithoutText();
@@ -108,7 +108,7 @@ absl::Status CheckModelRequest(const ApiContext& context, const v1::GetModelRequ
 v1::Model DescribeModel(const ApiContext& context) {
   v1::Model model;
   const ModelFacts facts = context.Facts();
-  const ReplicaStatus status = context.engine.replica_status();
+  const FleetStatus status = context.engine.replica_status();
   model.set_id(facts.id);
   model.set_max_context_tokens(facts.max_context_tokens);
   model.set_vocab_size(facts.vocab_size);

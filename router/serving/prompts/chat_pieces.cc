@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/status.h"
+
 namespace lockstep::router {
 namespace {
 
@@ -40,8 +42,8 @@ std::vector<ChatPiece> CutAt(std::string_view text,
 absl::StatusOr<std::vector<ChatPiece>> SeparateForeign(const SpecialSpellings& spellings,
                                                        std::string plain, std::string_view marked,
                                                        const TextMarks& marks) {
-  const absl::Status altered = absl::InvalidArgumentError(
-      "chat.messages: the chat template alters text that spells special tokens");
+  const absl::Status altered =
+      InvalidArgument("chat.messages: the chat template alters text that spells special tokens");
   const absl::StatusOr<TextMarks::Plain> unmarked = marks.Unmark(marked);
   if (!unmarked.ok()) return altered;
   // Without the marked characters, which are the client's. What is left to find is the template's.

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "common/status.h"
 #include "router/text/unicode/white_space.h"
 
 namespace lockstep::router {
@@ -18,7 +19,7 @@ bool Contains(std::string_view text, std::string_view part) {
 absl::StatusOr<std::string> CutAtOpenEnd(std::string_view rendered, std::string_view text) {
   const size_t end = rendered.rfind(TrimEnd(kOpenEnd));
   if (end == std::string_view::npos || !Contains(rendered, TrimStart(TrimEnd(text)))) {
-    return absl::InvalidArgumentError(
+    return InvalidArgument(
         "chat.continue_final_message: the chat template does not print the last message as it is, "
         "so it cannot be continued");
   }

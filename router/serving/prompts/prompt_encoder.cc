@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<TokenId>> PromptEncoder::Encode(const v1::GenerateReq
     case v1::GenerateRequest::PROMPT_NOT_SET:
       break;
   }
-  return absl::InvalidArgumentError("prompt: expected one of text, token_ids, chat, got none");
+  return InvalidArgument("prompt: expected one of text, token_ids, chat, got none");
 }
 
 absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeText(

@@ -56,7 +56,7 @@ absl::Status Forbid(const std::vector<TokenId>& tokens, SamplingParams& sampling
            (sampling.min_new_tokens > 0 && std::binary_search(stops.begin(), stops.end(), token));
   };
   if (!allowed.empty() && std::all_of(allowed.begin(), allowed.end(), is_masked)) {
-    return absl::InvalidArgumentError(
+    return InvalidArgument(
         "sampling.bad_words: expected an id of allowed_token_ids that can still be sampled, got "
         "none");
   }

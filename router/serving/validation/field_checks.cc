@@ -47,7 +47,7 @@ absl::Status CheckModelTokens(std::string_view path, std::span<const TokenId> to
 }
 
 absl::Status ParseSpecialWithoutText() {
-  return absl::InvalidArgumentError(
+  return InvalidArgument(
       "parse_special: expected with text only: messages of a chat never have special tokens");
 }
 

@@ -16,9 +16,9 @@
 #include "lockstep/v1/generation.pb.h"
 #include "router/core/messages/request.h"
 
-// Turns a client's message into an immutable Request. Pure. Everything is checked before anything
-// is allocated for it. Errors: INVALID_ARGUMENT "field.path: expected ..., got ...", UNIMPLEMENTED
-// for known fields that are not served, NOT_FOUND for another model.
+// Checks a client's message before anything is allocated for it. Pure. Errors: INVALID_ARGUMENT
+// "field.path: expected ..., got ...", UNIMPLEMENTED for known fields that are not served,
+// NOT_FOUND for another model.
 namespace lockstep::router {
 
 inline constexpr size_t kMaxIdBytes = 256;  // for ids of requests, tenants and sessions
@@ -61,25 +61,5 @@ absl::Status CheckRequest(const lockstep::v1::GenerateRequest& request, const Re
                           const ModelFacts& model);
 absl::Status CheckChat(const lockstep::v1::ChatPrompt& chat, const std::string& path,
                        const RequestLimits& limits, const ModelFacts& model);
-
-// If the error is that prompt and output do not fit the context, the field that asks for too much.
-std::optional<std::string> ContextOverflowPath(const absl::Status& status);
-
-// What the request itself does not say.
-struct RequestContext {
-  RequestKey key = 0;
-  std::string made_up_id;                 // used if the client gave none
-  uint64_t drawn_seed = 0;                // used if the client gave none
-  std::vector<TokenId> forbidden_tokens;  // sorted; the tokens of its bad_words
-  Instant now;
-  Instant deadline = Instant::InfiniteFuture();
-};
-
-// `request` must have passed CheckRequest. `prompt_tokens`: the whole prompt. DEADLINE_EXCEEDED if
-// the deadline has passed.
-absl::StatusOr<Request> BuildRequest(const lockstep::v1::GenerateRequest& request,
-                                     std::vector<TokenId> prompt_tokens,
-                                     const RequestLimits& limits, const ModelFacts& model,
-                                     const RequestContext& context);
 
 }  // namespace lockstep::router

@@ -27,7 +27,7 @@ constexpr size_t kStringBytes = 64;
 constexpr size_t kScalarBytes = 12;
 constexpr int kMaxDepth = 8;
 
-absl::Status Malformed() { return absl::InvalidArgumentError("the message cannot be parsed"); }
+absl::Status Malformed() { return InvalidArgument("the message cannot be parsed"); }
 
 bool IsDelimited(const FieldDescriptor& field) {
   return field.type() == FieldDescriptor::TYPE_STRING ||

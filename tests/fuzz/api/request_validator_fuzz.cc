@@ -14,6 +14,7 @@
 #include "router/serving/calls/response_builder.h"
 #include "router/serving/prompts/prompt_encoder.h"
 #include "router/serving/validation/bad_words.h"
+#include "router/serving/validation/build_request.h"
 #include "router/serving/validation/request_validator.h"
 #include "tests/router/serving/byte_tokenizer.h"
 

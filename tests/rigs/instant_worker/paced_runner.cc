@@ -99,7 +99,7 @@ void PacedRunner::RunRows(const wire::StepRequest& step, wire::StepResult& resul
     const TokenId token = kFirstToken + slot.num_known() % kNumTokens;
     slot.AppendSampled(token);
     row.sampled = {token};
-    row.stopped = slot.num_known() >= slot.max_total();
+    row.stopped = slot.num_known() >= slot.max_total_tokens();
     row.stop_cause = wire::STOP_CAUSE_LENGTH;
     if (row.stopped) slot.MakeInert();
   }

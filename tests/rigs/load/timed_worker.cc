@@ -14,8 +14,7 @@ TimedWorker::Done TimedWorker::Run(const router::StepPlan& plan, Instant sent) {
         .num_known = num_known,
         .num_computed = started.num_computed_tokens,
         .num_cached = started.num_computed_tokens,
-        .max_total = static_cast<uint32_t>(started.request->prompt_tokens.size()) +
-                     started.request->sampling.max_new_tokens};
+        .max_total_tokens = static_cast<uint32_t>(started.request->max_total_tokens())};
   }
   Done done;
   const absl::Duration time = TimeOf(plan);

@@ -44,9 +44,9 @@ class TimedWorker {
     uint32_t num_known = 0;
     uint32_t num_computed = 0;
     uint32_t num_cached = 0;  // computed when it started
-    uint32_t max_total = 0;
+    uint32_t max_total_tokens = 0;
 
-    bool at_end() const { return num_known == max_total; }
+    bool at_end() const { return num_known == max_total_tokens; }
   };
 
   absl::Duration TimeOf(const router::StepPlan& plan) const;

@@ -232,7 +232,7 @@ void SimulatedWorker::ApplySlots(const worker::v1::StepRequest& request) {
     slot = {.text = text,
             .num_known = static_cast<uint32_t>(known.size()),
             .num_computed = started.num_computed_tokens(),
-            .max_total = started.sampling().max_total_tokens(),
+            .max_total_tokens = started.sampling().max_total_tokens(),
             .taken = true,
             .num_blocks = {static_cast<uint32_t>(started.blocks_size())}};
     LOCKSTEP_CHECK(started.group_blocks_size() + 1 == static_cast<int>(num_groups()),
@@ -279,7 +279,7 @@ void SimulatedWorker::RunRow(uint32_t slot_index, uint32_t num_tokens, uint32_t 
   slot.num_computed += num_tokens;
   LOCKSTEP_CHECK(slot.num_computed <= slot.num_known, "slot {} computes what it does not know",
                  slot_index);
-  const uint32_t num_drafted = std::min(draft_limit, slot.max_total - slot.num_known - 1);
+  const uint32_t num_drafted = std::min(draft_limit, slot.max_total_tokens - slot.num_known - 1);
   const uint32_t num_written = slot.num_computed + num_drafted;
   for (uint32_t group = 0; group < num_groups(); ++group) {
     LOCKSTEP_CHECK(slot.num_blocks[group] * options_.block_size_tokens >= num_written,
@@ -301,7 +301,7 @@ void SimulatedWorker::RunRow(uint32_t slot_index, uint32_t num_tokens, uint32_t 
   totals_.num_kept_drafts += num_right;
   slot.num_computed += num_right;
   slot.num_known += num_right + 1;
-  if (slot.num_known < slot.max_total) return;
+  if (slot.num_known < slot.max_total_tokens) return;
   slot.inert = true;
   result.add_stopped_slots(slot_index);
   result.add_stop_causes(worker::v1::STOP_CAUSE_LENGTH);

@@ -84,7 +84,7 @@ class SimulatedWorker final : public router::StepLink {
     uint64_t text = 0;
     uint32_t num_known = 0;
     uint32_t num_computed = 0;
-    uint32_t max_total = 0;
+    uint32_t max_total_tokens = 0;
     bool taken = false;
     bool inert = false;
     std::array<uint32_t, 2> num_blocks = {};  // entries of the block table of each KV group

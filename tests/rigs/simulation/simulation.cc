@@ -172,12 +172,12 @@ void Simulation::AddReplica(uint32_t index) {
       SimulatedWorker::Surroundings{.events = &events_, .sink = &inbox});
   side.replica = std::make_unique<router::Replica>(
       options_.replica, router::MakePriorityPolicy(options_.priority_ageing),
-      router::Replica::Context{.clock = &events_,
-                               .link = side.worker.get(),
-                               .metrics = &metrics_,
-                               .worker = fmt::format("simulated:{}", index),
-                               .fleet = side.router->fleet.get(),
-                               .index = side.seat});
+      router::ReplicaPlace{.clock = &events_,
+                           .link = side.worker.get(),
+                           .metrics = &metrics_,
+                           .worker = fmt::format("simulated:{}", index),
+                           .fleet = side.router->fleet.get(),
+                           .index = side.seat});
 }
 
 SimulationReport Simulation::Run() {

@@ -15,7 +15,7 @@ void ModelWorker::Slot::Append(TokenId token) {
   known.push_back(token);
 }
 
-uint32_t ModelWorker::Slot::max_total() const {
+uint32_t ModelWorker::Slot::max_total_tokens() const {
   return static_cast<uint32_t>(request->prompt_tokens.size()) + request->sampling.max_new_tokens;
 }
 
@@ -156,7 +156,7 @@ absl::Status ModelWorker::CheckRow(const StepPlan& plan, const RunRow& row) cons
   }
   const uint32_t num_positions =
       std::min(slot.num_computed + row.num_tokens + plan.decode_iterations - 1 + row.max_drafts,
-               slot.max_total() - 1);
+               slot.max_total_tokens() - 1);
   for (const std::vector<BlockId>& table : slot.tables) {
     if (table.size() * limits_.block_size_tokens() < num_positions) return fail("too few blocks");
   }
@@ -325,7 +325,7 @@ absl::Status ModelWorker::Compute(Slot& slot, uint32_t end, std::vector<KvWrite>
 
 ModelWorker::Drafts ModelWorker::Draw(const Slot& slot, const RunRow& row, const Faults& faults) {
   const uint64_t draw = CombineHashes(faults.draft_seed, row.slot);
-  const uint32_t most = std::min(row.max_drafts, slot.max_total() - slot.num_known() - 1);
+  const uint32_t most = std::min(row.max_drafts, slot.max_total_tokens() - slot.num_known() - 1);
   Drafts drafts;
   drafts.waits = slot.request->rows_may_wait && (draw >> 32) % 3 == 0;
   if (faults.num_right_drafts.has_value()) {
@@ -382,7 +382,7 @@ void ModelWorker::Sample(Slot& slot, RowOutcome& outcome) {
   }
   if (std::ranges::count(request.sampling.stop_token_ids, token) > 0) {
     outcome.stopped = StopCause::kStopToken;
-  } else if (slot.num_known() == slot.max_total()) {
+  } else if (slot.num_known() == slot.max_total_tokens()) {
     outcome.stopped = StopCause::kLength;
   }
   slot.inert = outcome.stopped != StopCause::kNone;

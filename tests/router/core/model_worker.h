@@ -85,7 +85,7 @@ class ModelWorker {
 
     void Append(TokenId token);
     uint32_t num_known() const { return static_cast<uint32_t>(known.size()); }
-    uint32_t max_total() const;
+    uint32_t max_total_tokens() const;
   };
 
   absl::Status ApplyReleased(const StepPlan& plan);

@@ -128,13 +128,12 @@ class EngineTest : public ::testing::Test {
 
   // A request's end may be read, and its place given back, just before the loop tells of the
   // counts.
-  ReplicaStatus StatusOnceNothingIsLive() {
+  void WaitUntilNothingIsLive() {
     EXPECT_TRUE(engine_->admission().WaitUntilNoneOpen(absl::Seconds(60)));
     const Instant give_up = clock_.Now() + absl::Seconds(60);
     while (engine_->replica_status().live_requests > 0 && clock_.Now() < give_up) {
       std::this_thread::yield();
     }
-    return engine_->replica_status();
   }
 
   // Readiness changes are announced, so nobody has to poll for them.
@@ -161,9 +160,11 @@ class EngineTest : public ::testing::Test {
   }
 
   void ExpectNothingHeld() {
-    const ReplicaStatus status = StatusOnceNothingIsLive();
-    EXPECT_EQ(status.live_requests, 0u);
-    EXPECT_EQ(status.scheduler.used_blocks, 0u);
+    WaitUntilNothingIsLive();
+    EXPECT_EQ(engine_->replica_status().live_requests, 0u);
+    for (const ReplicaStatus& status : engine_->replica_statuses()) {
+      EXPECT_EQ(status.scheduler.used_blocks, 0u) << status.worker;
+    }
     EXPECT_EQ(engine_->admission().counts().waiting_tokens, 0u);
   }
 

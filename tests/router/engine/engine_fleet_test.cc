@@ -59,13 +59,13 @@ TEST_F(EngineFleetTest, ItsStatusIsTheSumOfAllReplicas) {
   for (ThreadedLink* const link : links_) link->Resume();
   for (Running& one : running) one.reader->ReadAll(*one.outbox);
   ExpectNothingHeld();
-  const ReplicaStatus all = engine_->replica_status();
+  const FleetStatus all = engine_->replica_status();
   EXPECT_EQ(all.worker_state, WorkerState::kReady);
   EXPECT_EQ(all.description.max_context_tokens(), kModel.max_context_tokens);
-  EXPECT_EQ(all.scheduler.prefix_query_tokens,
+  EXPECT_EQ(metrics_.prefix_cache_query_tokens_total->Value(),
             engine_->replica_statuses()[0].scheduler.prefix_query_tokens +
                 engine_->replica_statuses()[1].scheduler.prefix_query_tokens);
-  EXPECT_GE(all.scheduler.prefix_query_tokens, 8u);
+  EXPECT_GE(metrics_.prefix_cache_query_tokens_total->Value(), 8u);
 }
 
 TEST_F(EngineFleetTest, DestructionEndsWhatIsLeftOnAllReplicas) {

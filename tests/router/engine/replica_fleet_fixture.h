@@ -41,13 +41,13 @@ class ReplicaFleetTest : public ::testing::Test {
   void Occupy(uint32_t i) {
     Side& side = *sides_[i];
     side.replica = std::make_unique<Replica>(config_, MakeFcfsPolicy(),
-                                             Replica::Context{.clock = &clock_,
-                                                              .link = &side.link,
-                                                              .metrics = &metrics_,
-                                                              .worker = WorkerName(i),
-                                                              .fleet = fleet_.get(),
-                                                              .index = i,
-                                                              .agreement = agreement_.get()});
+                                             ReplicaPlace{.clock = &clock_,
+                                                          .link = &side.link,
+                                                          .metrics = &metrics_,
+                                                          .worker = WorkerName(i),
+                                                          .fleet = fleet_.get(),
+                                                          .index = i,
+                                                          .agreement = agreement_.get()});
   }
   static std::string WorkerName(uint32_t i) { return "fake:" + std::to_string(i); }
 

@@ -112,6 +112,20 @@ TEST_F(VllmMetricsTest, WhatTheSchedulerRefusesIsAddedUp) {
   EXPECT_EQ(RouterMetrics::At(metrics_.requests_rejected_total, Rejection::kFirstToken).Value(), 5);
 }
 
+TEST_F(VllmMetricsTest, DraftsAreCounted) {
+  metrics_.Publish({.drafted_tokens = 12, .accepted_drafts = 7}, {});
+  metrics_.Publish({.drafted_tokens = 20, .accepted_drafts = 9},
+                   {.drafted_tokens = 12, .accepted_drafts = 7});
+  const std::string text = Scrape();
+  for (const char* const series :
+       {"lockstep_router_spec_decode_draft_tokens_total{model=\"m\"} 20\n",
+        "lockstep_router_spec_decode_accepted_tokens_total{model=\"m\"} 9\n",
+        "vllm:spec_decode_num_draft_tokens_total{model_name=\"m\",engine=\"0\"} 20\n",
+        "vllm:spec_decode_num_accepted_tokens_total{model_name=\"m\",engine=\"0\"} 9\n"}) {
+    EXPECT_THAT(text, HasSubstr(series));
+  }
+}
+
 TEST_F(VllmMetricsTest, RejectionsAreThoseForWhatWaits) {
   const auto reject = [this](Rejection reason, int times) {
     RouterMetrics::At(metrics_.requests_rejected_total, reason).Increment(times);

@@ -144,7 +144,7 @@ TEST_F(GenerationServiceTest, CancelledCallGivesItsBlocksBack) {
   v1::GenerateResponse message;
   while (reader->Read(&message) && !message.has_delta()) {
   }
-  EXPECT_GT(router_->engine().replica_status().scheduler.used_blocks, 0u);
+  EXPECT_GT(router_->engine().replica_statuses().front().scheduler.used_blocks, 0u);
   context.TryCancel();
   ReleaseForwards();
   EXPECT_EQ(ReadAll(*reader).status.error_code(), grpc::StatusCode::CANCELLED);
@@ -215,7 +215,7 @@ TEST_F(GenerationServiceTest, TheSchedulersRefusalCarriesTheHintToo) {
     clients.emplace_back([this, &reply] { reply = Generate(TextRequest("Hello", 5)); });
     const size_t number = clients.size();
     Eventually("one runs, then one waits as well", [&] {
-      const router::ReplicaStatus status = router_->engine().replica_status();
+      const router::ReplicaStatus status = router_->engine().replica_statuses().front();
       return status.live_requests == number && status.scheduler.waiting_requests == number - 1;
     });
   }

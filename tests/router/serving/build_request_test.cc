@@ -1,3 +1,5 @@
+#include "router/serving/validation/build_request.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +11,7 @@
 
 #include "common/instant.h"
 #include "common/status.h"
+#include "router/serving/validation/context_overflow.h"
 #include "router/serving/validation/request_validator.h"
 #include "tests/router/serving/small_requests.h"
 

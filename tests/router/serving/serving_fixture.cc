@@ -236,8 +236,9 @@ void ServingTest::ExpectEverythingBack() {
   router::Engine& engine = router_->engine();
   ASSERT_TRUE(engine.admission().WaitUntilNoneOpen(absl::Seconds(60)));
   Eventually("every block is back", [&] {
-    const router::SchedulerStats stats = engine.replica_status().scheduler;
-    return stats.used_blocks + stats.fenced_blocks == 0;
+    return std::ranges::all_of(engine.replica_statuses(), [](const router::ReplicaStatus& replica) {
+      return replica.scheduler.used_blocks + replica.scheduler.fenced_blocks == 0;
+    });
   });
   EXPECT_EQ(engine.replica_status().live_requests, 0u);
   EXPECT_EQ(engine.admission().counts().waiting_requests, 0u);

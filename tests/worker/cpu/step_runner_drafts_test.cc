@@ -211,9 +211,9 @@ TEST(CpuStepRunnerDraftsTest, TheTextEndsAtAStopIdAtEveryPlaceOfARow) {
 }
 
 TEST(CpuStepRunnerDraftsTest, TheTextEndsAtItsLengthAtEveryPlaceOfARow) {
-  for (uint32_t max_total = 10; max_total <= 20; ++max_total) {
+  for (uint32_t max_total_tokens = 10; max_total_tokens <= 20; ++max_total_tokens) {
     Sequence sequence;
-    sequence.sampling.set_max_total_tokens(max_total);
+    sequence.sampling.set_max_total_tokens(max_total_tokens);
     ExpectEqualTexts(sequence);
   }
 }

@@ -52,8 +52,8 @@ uint32_t CudaSlotWriter::StageParams(const Slot& slot, SlotId slot_id) {
   to = {from};
   to.sample_index = from.sample_index;
   to.seed = from.seed;
-  to.min_total_tokens = slot.min_total();
-  to.max_total_tokens = slot.max_total();
+  to.min_total_tokens = slot.min_total_tokens();
+  to.max_total_tokens = slot.max_total_tokens();
   to.num_logprobs = slot.num_logprobs();
   to.count_row = from.has_penalties() ? slot_id : kernels::kNoCountRow;
 

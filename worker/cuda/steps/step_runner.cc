@@ -296,7 +296,7 @@ void CudaStepRunner::AdvanceMirror(SlotId slot_id, uint32_t num_tokens, bool sam
   slot.Advance(num_tokens);
   if (!samples) return;
   slot.AppendOnDevice();
-  if (slot.num_known() >= slot.max_total()) slot.MakeInert();
+  if (slot.num_known() >= slot.max_total_tokens()) slot.MakeInert();
 }
 
 // --- results ---

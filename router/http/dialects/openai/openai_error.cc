@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "router/http/json/json_writer.h"
 #include "router/serving/validation/client_message.h"
-#include "router/serving/validation/request_validator.h"
+#include "router/serving/validation/context_overflow.h"
 #include "router/serving/validation/retry_hint.h"
 
 namespace lockstep::router {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/status.h"
+#include "router/serving/validation/build_request.h"
 #include "tests/router/serving/small_requests.h"
 
 namespace lockstep::router {

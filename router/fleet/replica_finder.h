@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "common/runtime/mutex.h"
+#include "router/fleet/placement.h"
+#include "router/fleet/prefix_directory.h"
+#include "router/fleet/seats.h"
+
+namespace lockstep::router {
+
+// Finds the replica for a request: the best open one, or one where the request may wait for a
+// worker. Safe to use from any thread.
+class ReplicaFinder {
+ public:
+  // Both must outlive the object.
+  ReplicaFinder(const PlacementConfig& config, const Seats& seats, const PrefixDirectory& directory)
+      : config_(config), seats_(seats), directory_(directory), placement_(config) {}
+
+  // The best open replica, without `except`.
+  std::optional<uint32_t> Find(const PlacementQuery& query, std::optional<uint32_t> except);
+  // A replica whose worker drains and could continue the request. If there is none, the replica
+  // that lost such a worker last.
+  std::optional<uint32_t> FindRoom(const PlacementQuery& query,
+                                   std::optional<uint32_t> except) const;
+  // Where a new request waits for a worker, or learns why it cannot be served. First choice: a
+  // replica whose last worker was large enough. Otherwise a replica where the request does not fit:
+  // a replica whose worker drains, or else the replica that lost its worker last.
+  std::optional<uint32_t> FindRoomForNew(const PlacementQuery& query) const;
+
+ private:
+  void FillCachedTokens(const PlacementQuery& query, std::span<ReplicaLoad> replicas) const;
+
+  const PlacementConfig config_;
+  const Seats& seats_;
+  const PrefixDirectory& directory_;
+  Mutex mutex_;
+  Placement placement_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::router
