@@ -165,13 +165,20 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
                              .arguments = Joined(std::move(arguments), options.worker_flags),
                              .log_path = fmt::format("{}/worker-{}.log", places.log_folder, i)});
   }
+  std::vector<std::string> router_arguments = {
+      places.router_program,
+      "--model=" + places.model.path,
+      "--worker=" + addresses,
+      "--model-id=" + places.model.id,
+      "--listen=" + FormatAddress(places.address),
+      fmt::format("--admin-listen=127.0.0.1:{}", places.admin_port)};
+  // Python's wheel says which Python it was installed for.
+  if (const auto python = EnvironmentValue("LOCKSTEP_TEMPLATE_PYTHON")) {
+    router_arguments.push_back("--template-python=" + *python);
+  }
   fleet.router = {
       .name = "router",
-      .arguments =
-          Joined({places.router_program, "--model=" + places.model.path, "--worker=" + addresses,
-                  "--model-id=" + places.model.id, "--listen=" + FormatAddress(places.address),
-                  fmt::format("--admin-listen=127.0.0.1:{}", places.admin_port)},
-                 options.router_flags),
+      .arguments = Joined(std::move(router_arguments), options.router_flags),
       .log_path = places.log_folder + "/router.log"};
   return fleet;
 }

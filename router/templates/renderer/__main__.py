@@ -19,24 +19,42 @@ COLLECT_AFTER = 5000  # objects that may be garbage, while the collector sleeps
 MAX_KEPT_BLOCKS = 1_000_000  # of memory that Python holds, more than after the start
 
 
+def packages_folder():
+    """Where Jinja most likely is; None if only Python itself knows."""
+    program = os.readlink(f"/proc/self/fd/{PROGRAM_DESCRIPTOR}")
+    package = os.path.dirname(os.path.dirname(program))
+    if os.path.isfile(os.path.join(package, "commands.py")):
+        return os.path.dirname(package)  # installed as a wheel, beside its dependencies
+    if os.path.dirname(sys.executable) == "/usr/bin":
+        return "/usr/lib/python3/dist-packages"
+    return None
+
+
+def import_jinja():
+    import jinja2.constants
+    import jinja2.debug
+    import jinja2.ext
+    import jinja2.sandbox
+
+
 def import_everything():
     """Imports Jinja, and what Python and Jinja would import later: nothing can be opened in the cage."""
-    if os.path.dirname(sys.executable) == "/usr/bin":
-        sys.path.append("/usr/lib/python3/dist-packages")  # without site, which costs a quarter of the start
-    else:
-        import site  # another Python keeps its packages elsewhere, a virtual environment in its folder
-        site.main()
+    folder = packages_folder()
+    if folder:
+        sys.path.append(folder)
+    try:
+        try:
+            import_jinja()
+        except ImportError:
+            import site  # finds all packages of this Python, and costs a quarter of the start
+            site.main()
+            import_jinja()
+    except ImportError:
+        os._exit(NO_JINJA)
     import html.entities
     import pprint
     import textwrap
     import unicodedata
-    try:
-        import jinja2.constants
-        import jinja2.debug
-        import jinja2.ext
-        import jinja2.sandbox
-    except ImportError:
-        os._exit(NO_JINJA)
     # Reads the time zone and the codecs that escapes in templates need.
     time.strftime("%A %Z")
     b"\\u0041\\N{BULLET}".decode("unicode-escape")

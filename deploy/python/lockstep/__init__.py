@@ -1,0 +1,1 @@
+"""Lockstep's programs (bin/) and the shared libraries that they need (lib/)."""
