@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "common/check.h"
+#include "bench/kernels/device_operands.h"
 #include "common/status.h"
 #include "kernels/attention/paged_attention.h"
 #include "kernels/device/cuda_device.h"
@@ -33,46 +32,6 @@ constexpr int kMinCallsPerGraph = 20;
 constexpr int kReplays = 7;
 constexpr double kReadCeilingBytesPerUs = 4.54e6;
 constexpr double kMatrixCeilingFlopsPerUs = 795e6;
-
-void Check(cudaError_t error) {
-  LOCKSTEP_CHECK(error == cudaSuccess, "CUDA: {}", cudaGetErrorString(error));
-}
-void Check(const absl::Status& status) { LOCKSTEP_CHECK(status.ok(), "{}", Message(status)); }
-
-DeviceBuffer Allocate(size_t num_bytes) {
-  absl::StatusOr<DeviceBuffer> buffer = DeviceBuffer::Create(num_bytes);
-  Check(buffer.status());
-  return *std::move(buffer);
-}
-
-template <typename T>
-DeviceBuffer Upload(const std::vector<T>& values) {
-  DeviceBuffer buffer = Allocate(values.size() * sizeof(T));
-  Check(cudaMemcpy(buffer.data(), values.data(), buffer.num_bytes(), cudaMemcpyHostToDevice));
-  return buffer;
-}
-
-// Gaussian bf16; one stretch of them, repeated.
-DeviceBuffer RandomOnDevice(int64_t count) {
-  std::mt19937 generator(1);
-  std::normal_distribution<float> normal;
-  std::vector<BFloat16> stretch(size_t{1} << 22);
-  for (BFloat16& value : stretch) value = ToBFloat16(normal(generator));
-  DeviceBuffer buffer = Allocate(static_cast<size_t>(count) * sizeof(BFloat16));
-  for (size_t done = 0; done < static_cast<size_t>(count); done += stretch.size()) {
-    const size_t size = std::min(stretch.size(), static_cast<size_t>(count) - done);
-    Check(cudaMemcpy(buffer.data<BFloat16>() + done, stretch.data(), size * sizeof(BFloat16),
-                     cudaMemcpyHostToDevice));
-  }
-  return buffer;
-}
-
-std::vector<BlockId> ShuffledBlocks(int64_t count) {
-  std::vector<BlockId> blocks(static_cast<size_t>(count));
-  std::iota(blocks.begin(), blocks.end(), BlockId{0});
-  std::shuffle(blocks.begin(), blocks.end(), std::mt19937(2));
-  return blocks;
-}
 
 // Median time of one of the calls that `enqueue(i)` makes. A graph has `num_calls` of them.
 template <typename Enqueue>
@@ -133,79 +92,132 @@ std::vector<BlockId> DecodeTables(const DecodeCase& decode, int64_t num_sets,
   return tables;
 }
 
-void BenchmarkDecode(CudaStream stream, const DecodeCase& decode) {
-  const int64_t batch = std::ssize(decode.contexts);
-  const int64_t context = *std::max_element(decode.contexts.begin(), decode.contexts.end());
-  const int64_t num_keys =
-      std::accumulate(decode.contexts.begin(), decode.contexts.end(), int64_t{0});
-  const int64_t kv_bytes = num_keys * kNumKvHeads * kHeadDim * 2 * 2;
-  const bool has_layers = decode.num_layers > 0;
-  const int64_t num_sets = has_layers ? decode.num_layers : kRotationBytes / kv_bytes + 1;
-  const int num_calls = std::max(kMinCallsPerGraph, static_cast<int>(num_sets));
-  const int64_t blocks_per_row = (context + kKvBlockTokens - 1) / kKvBlockTokens;
-  const int64_t num_tables = has_layers ? 1 : num_sets;
-  // Of a pool of layers a call reads some blocks anywhere.
-  const int64_t layer_blocks = has_layers ? std::max(kPoolBlocks, batch * blocks_per_row) : 0;
-  const int64_t num_blocks =
-      has_layers ? num_sets * layer_blocks : num_sets * batch * blocks_per_row;
-  const DeviceBuffer pool = RandomOnDevice(num_blocks * kBlockElements);
-  const DeviceBuffer query = RandomOnDevice(batch * kRowElements);
-  const DeviceBuffer output = Allocate(static_cast<size_t>(batch * kRowElements) * 2);
-  std::vector<BlockId> host_tables =
-      has_layers ? ShuffledBlocks(layer_blocks) : DecodeTables(decode, num_tables, blocks_per_row);
-  if (decode.block_major) {
-    for (BlockId& block : host_tables) block *= static_cast<BlockId>(decode.num_layers);
+struct DecodeSizes {
+  explicit DecodeSizes(const DecodeCase& decode)
+      : batch(std::ssize(decode.contexts)),
+        context(*std::max_element(decode.contexts.begin(), decode.contexts.end())),
+        blocks_per_row((context + kKvBlockTokens - 1) / kKvBlockTokens),
+        has_layers(decode.num_layers > 0) {
+    const int64_t num_keys =
+        std::accumulate(decode.contexts.begin(), decode.contexts.end(), int64_t{0});
+    kv_bytes = num_keys * kNumKvHeads * kHeadDim * 2 * 2;
+    num_sets = has_layers ? decode.num_layers : kRotationBytes / kv_bytes + 1;
+    num_tables = has_layers ? 1 : num_sets;
+    layer_blocks = has_layers ? std::max(kPoolBlocks, batch * blocks_per_row) : 0;
+    layer_stride = decode.block_major ? 1 : layer_blocks;
+    num_blocks = has_layers ? num_sets * layer_blocks : num_sets * batch * blocks_per_row;
+    plan_elements = (DecodePlanElements(batch) + 7) / 8 * 8;
   }
-  const DeviceBuffer tables = Upload(host_tables);
-  const int64_t layer_stride = decode.block_major ? 1 : layer_blocks;  // in blocks of one layer
-  std::vector<uint32_t> last_positions;
-  for (const int64_t keys : decode.contexts) {
-    last_positions.push_back(static_cast<uint32_t>(keys - 1));
-  }
-  const DeviceBuffer positions = Upload(last_positions);
-  const DeviceBuffer partials = Allocate(
-      static_cast<size_t>(DecodePartialElements(batch, kNumHeads, kNumKvHeads, kHeadDim, context)) *
-      sizeof(float));
-  const DeviceBuffer arrivals = Upload(
-      std::vector<uint32_t>(static_cast<size_t>(DecodeArrivalElements(batch, kNumKvHeads)), 0));
+
+  int64_t batch;
+  int64_t context;  // the longest
+  int64_t blocks_per_row;
+  bool has_layers;
+  int64_t kv_bytes = 0;  // that a call reads
+  int64_t num_sets = 0;
+  int64_t num_tables = 0;
+  int64_t layer_blocks = 0;  // of a pool of layers a call reads some blocks anywhere
+  int64_t layer_stride = 0;  // in blocks of one layer
+  int64_t num_blocks = 0;
   // A plan holds numbers of blocks, so each set has its own. They are aligned to 32 bytes.
-  const int64_t plan_elements = (DecodePlanElements(batch) + 7) / 8 * 8;
-  const DeviceBuffer plans =
-      Allocate(static_cast<size_t>(num_sets * plan_elements) * sizeof(int32_t));
-  const auto params = [&](int call) -> PagedDecodeAttentionParams {
-    return {.query = query.data<BFloat16>(),
+  int64_t plan_elements = 0;
+};
+
+std::vector<BlockId> DecodeBlocks(const DecodeCase& decode, const DecodeSizes& sizes) {
+  std::vector<BlockId> tables = sizes.has_layers
+                                    ? ShuffledBlocks(sizes.layer_blocks)
+                                    : DecodeTables(decode, sizes.num_tables, sizes.blocks_per_row);
+  if (decode.block_major) {
+    for (BlockId& block : tables) block *= static_cast<BlockId>(decode.num_layers);
+  }
+  return tables;
+}
+
+std::vector<uint32_t> LastPositions(const DecodeCase& decode) {
+  std::vector<uint32_t> positions;
+  for (const int64_t keys : decode.contexts) positions.push_back(static_cast<uint32_t>(keys - 1));
+  return positions;
+}
+
+// What calls of a case read and write. They rotate through the sets.
+class DecodeOperands {
+ public:
+  DecodeOperands(const DecodeCase& decode, const DecodeSizes& sizes)
+      : sizes_(sizes),
+        may_share_(decode.num_prefixes > 0),
+        pool_(RandomOnDevice(sizes.num_blocks * kBlockElements)),
+        query_(RandomOnDevice(sizes.batch * kRowElements)),
+        output_(Allocate(static_cast<size_t>(sizes.batch * kRowElements) * 2)),
+        tables_(Upload(DecodeBlocks(decode, sizes))),
+        positions_(Upload(LastPositions(decode))),
+        partials_(Allocate(static_cast<size_t>(DecodePartialElements(
+                               sizes.batch, kNumHeads, kNumKvHeads, kHeadDim, sizes.context)) *
+                           sizeof(float))),
+        arrivals_(Upload(std::vector<uint32_t>(
+            static_cast<size_t>(DecodeArrivalElements(sizes.batch, kNumKvHeads)), 0))),
+        plans_(
+            Allocate(static_cast<size_t>(sizes.num_sets * sizes.plan_elements) * sizeof(int32_t))) {
+  }
+
+  PagedDecodeAttentionParams Params(int call) const {
+    const int64_t set = call % sizes_.num_sets;
+    return {.query = query_.data<BFloat16>(),
             .query_stride = kRowElements,
-            .output = output.data<BFloat16>(),
+            .output = output_.data<BFloat16>(),
             .output_stride = kRowElements,
-            .kv = {pool.data<BFloat16>() +
-                       (has_layers ? call % num_sets * layer_stride * kBlockElements : 0),
-                   num_blocks, kNumKvHeads, kHeadDim},
+            .kv = {pool_.data<BFloat16>() +
+                       (sizes_.has_layers ? set * sizes_.layer_stride * kBlockElements : 0),
+                   sizes_.num_blocks, kNumKvHeads, kHeadDim},
             .num_heads = kNumHeads,
             .scale = 0.088388f,
-            .num_rows = batch,
-            .positions = positions.data<uint32_t>(),
-            .block_tables = tables.data<BlockId>() + call % num_tables * batch * blocks_per_row,
-            .block_table_stride = blocks_per_row,
-            .max_keys = context,
-            .may_share = decode.num_prefixes > 0,
-            .plan = plans.data<int32_t>() + call % num_sets * plan_elements,
-            .partials = partials.data<float>(),
-            .arrivals = arrivals.data<uint32_t>()};
-  };
+            .num_rows = sizes_.batch,
+            .positions = positions_.data<uint32_t>(),
+            .block_tables = tables_.data<BlockId>() +
+                            call % sizes_.num_tables * sizes_.batch * sizes_.blocks_per_row,
+            .block_table_stride = sizes_.blocks_per_row,
+            .max_keys = sizes_.context,
+            .may_share = may_share_,
+            .plan = plans_.data<int32_t>() + set * sizes_.plan_elements,
+            .partials = partials_.data<float>(),
+            .arrivals = arrivals_.data<uint32_t>()};
+  }
+
+ private:
+  const DecodeSizes sizes_;
+  const bool may_share_;
+  const DeviceBuffer pool_;
+  const DeviceBuffer query_;
+  const DeviceBuffer output_;
+  const DeviceBuffer tables_;
+  const DeviceBuffer positions_;
+  const DeviceBuffer partials_;
+  const DeviceBuffer arrivals_;
+  const DeviceBuffer plans_;
+};
+
+void BenchmarkDecode(CudaStream stream, const DecodeCase& decode) {
+  const DecodeSizes sizes(decode);
+  const int num_calls = std::max(kMinCallsPerGraph, static_cast<int>(sizes.num_sets));
+  const DecodeOperands operands(decode, sizes);
   stream.overlap_launches = false;
-  for (int set = 0; set < num_sets; ++set) Check(PlanPagedDecode(stream, params(set)));
-  const double plan_us = MeasureUs(stream, [&](int) { return PlanPagedDecode(stream, params(0)); });
+  for (int set = 0; set < sizes.num_sets; ++set) {
+    Check(PlanPagedDecode(stream, operands.Params(set)));
+  }
+  const double plan_us =
+      MeasureUs(stream, [&](int) { return PlanPagedDecode(stream, operands.Params(0)); });
   double us[2];
   for (const bool overlap : {false, true}) {
     stream.overlap_launches = overlap;
     us[overlap] = MeasureUs(
-        stream, [&](int call) { return PagedDecodeAttention(stream, params(call)); }, num_calls);
+        stream, [&](int call) { return PagedDecodeAttention(stream, operands.Params(call)); },
+        num_calls);
   }
+  const auto kv_bytes = static_cast<double>(sizes.kv_bytes);
   fmt::print(
       "{{\"case\": \"{}\", \"unit\": \"us\", \"median\": {:.2f}, \"us_overlapped\": {:.2f}, "
       "\"us_plan\": {:.2f}, \"tb_per_s\": {:.2f}, \"of_read_ceiling\": {:.3f}}}\n",
-      decode.name, us[0], us[1], plan_us, static_cast<double>(kv_bytes) / us[0] / 1e6,
-      static_cast<double>(kv_bytes) / us[0] / kReadCeilingBytesPerUs);
+      decode.name, us[0], us[1], plan_us, kv_bytes / us[0] / 1e6,
+      kv_bytes / us[0] / kReadCeilingBytesPerUs);
 }
 
 // Chunks of sequences that have nothing else in common, all prefilled by one call.

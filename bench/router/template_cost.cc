@@ -45,7 +45,8 @@ constexpr char kThinking[] = R"({%- if tools %}
     {%- set content = message.content %}
     {%- set thought = '' %}
     {%- if message.role == 'assistant' and '</think>' in content %}
-        {%- set thought = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
+        {%- set thought = content.split('</think>')[0].rstrip('\n')
+            .split('<think>')[-1].lstrip('\n') %}
         {%- set content = content.split('</think>')[-1].lstrip('\n') %}
     {%- endif %}
     {%- if loop.index0 > ns.last and thought %}

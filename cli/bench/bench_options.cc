@@ -149,6 +149,63 @@ void ReadSampling(Arguments& arguments, SamplingNumbers& sampling) {
   }
 }
 
+// Which servers are asked, and as whom.
+void ReadTargets(Arguments& arguments, BenchOptions& options) {
+  std::string url = "127.0.0.1:8000";
+  arguments.Read("url", url);
+  ReadTarget(arguments, "url", url, options);
+  std::optional<std::string> other;
+  arguments.Read("vs", other);
+  if (other.has_value()) ReadTarget(arguments, "vs", *other, options);
+  std::string api = "completions";
+  arguments.ReadChoice("api", kApis, api);
+  options.api = api == "chat"   ? BenchApi::kChat
+                : api == "grpc" ? BenchApi::kGrpc
+                                : BenchApi::kCompletions;
+  arguments.Read("model", options.model);
+  std::string key;
+  arguments.Read("api-key", key);
+  absl::StatusOr<std::string> read_key = ReadApiKey(key);
+  if (read_key.ok()) options.api_key = *std::move(read_key);
+  if (!read_key.ok()) arguments.AddError("--api-key: " + Message(read_key.status()));
+}
+
+void ReadRandomData(Arguments& arguments, RandomWorkload& random) {
+  ReadLength(arguments, "prompt", random.prompt);
+  ReadLength(arguments, "output", random.output);
+  ReadCount(arguments, "prefix-tokens", 0, 10'000'000, random.prefix_tokens);
+  ReadCount(arguments, "prefixes", 1, 1'000'000, random.num_prefixes);
+  ReadCount(arguments, "turns", 1, 1000, random.turns);
+  ReadCount(arguments, "vocab", 4, 10'000'000, random.vocab_size);
+}
+
+// How often and how long is measured, and what counts as good.
+void ReadMeasurement(Arguments& arguments, BenchOptions& options) {
+  std::optional<double> burstiness;
+  arguments.ReadNumber("burstiness", 0.001, 1000, burstiness);
+  options.burstiness = burstiness.value_or(1.0);
+  uint32_t repeats = 1;
+  ReadCount(arguments, "repeats", 1, 1000, repeats);
+  options.repeats = static_cast<int>(repeats);
+  std::optional<std::string> goodput;
+  arguments.Read("goodput", goodput);
+  if (goodput.has_value()) {
+    const absl::StatusOr<GoodputBounds> bounds = ParseGoodputBounds(*goodput);
+    if (bounds.ok()) options.bounds = *bounds;
+    if (!bounds.ok()) arguments.AddError("--goodput: " + Message(bounds.status()));
+  }
+  std::optional<double> threshold;
+  arguments.ReadNumber("threshold", 0, 100, threshold);
+  if (threshold.has_value()) options.threshold = *threshold / 100;
+  std::optional<uint64_t> seed;
+  arguments.ReadInteger("seed", 0, UINT64_MAX, seed);
+  options.seed = seed.value_or(1);
+  std::optional<double> timeout;
+  arguments.ReadSeconds("timeout", 0.001, kMaxSeconds, timeout);
+  options.timeout_seconds = timeout.value_or(options.timeout_seconds);
+  ReadCount(arguments, "threads", 1, 64, options.num_threads);
+}
+
 }  // namespace
 
 absl::StatusOr<GoodputBounds> ParseGoodputBounds(std::string_view text) {
@@ -193,56 +250,13 @@ absl::StatusOr<BenchOptions> ParseBenchOptions(const Verb& verb,
   arguments.ExpectPositionals({});
   arguments.ExpectNoRest();
   BenchOptions options;
-  std::string url = "127.0.0.1:8000";
-  arguments.Read("url", url);
-  ReadTarget(arguments, "url", url, options);
-  std::optional<std::string> other;
-  arguments.Read("vs", other);
-  if (other.has_value()) ReadTarget(arguments, "vs", *other, options);
-  std::string api = "completions";
-  arguments.ReadChoice("api", kApis, api);
-  options.api = api == "chat"   ? BenchApi::kChat
-                : api == "grpc" ? BenchApi::kGrpc
-                                : BenchApi::kCompletions;
-  arguments.Read("model", options.model);
-  std::string key;
-  arguments.Read("api-key", key);
-  absl::StatusOr<std::string> read_key = ReadApiKey(key);
-  if (read_key.ok()) options.api_key = *std::move(read_key);
-  if (!read_key.ok()) arguments.AddError("--api-key: " + Message(read_key.status()));
+  ReadTargets(arguments, options);
   ReadSampling(arguments, options.sampling);
   ReadData(arguments, options);
-  ReadLength(arguments, "prompt", options.random.prompt);
-  ReadLength(arguments, "output", options.random.output);
-  ReadCount(arguments, "prefix-tokens", 0, 10'000'000, options.random.prefix_tokens);
-  ReadCount(arguments, "prefixes", 1, 1'000'000, options.random.num_prefixes);
-  ReadCount(arguments, "turns", 1, 1000, options.random.turns);
-  ReadCount(arguments, "vocab", 4, 10'000'000, options.random.vocab_size);
+  ReadRandomData(arguments, options.random);
   ReadLoop(arguments, options);
   ReadBounds(arguments, options);
-  std::optional<double> burstiness;
-  arguments.ReadNumber("burstiness", 0.001, 1000, burstiness);
-  options.burstiness = burstiness.value_or(1.0);
-  uint32_t repeats = 1;
-  ReadCount(arguments, "repeats", 1, 1000, repeats);
-  options.repeats = static_cast<int>(repeats);
-  std::optional<std::string> goodput;
-  arguments.Read("goodput", goodput);
-  if (goodput.has_value()) {
-    const absl::StatusOr<GoodputBounds> bounds = ParseGoodputBounds(*goodput);
-    if (bounds.ok()) options.bounds = *bounds;
-    if (!bounds.ok()) arguments.AddError("--goodput: " + Message(bounds.status()));
-  }
-  std::optional<double> threshold;
-  arguments.ReadNumber("threshold", 0, 100, threshold);
-  if (threshold.has_value()) options.threshold = *threshold / 100;
-  std::optional<uint64_t> seed;
-  arguments.ReadInteger("seed", 0, UINT64_MAX, seed);
-  options.seed = seed.value_or(1);
-  std::optional<double> timeout;
-  arguments.ReadSeconds("timeout", 0.001, kMaxSeconds, timeout);
-  options.timeout_seconds = timeout.value_or(options.timeout_seconds);
-  ReadCount(arguments, "threads", 1, 64, options.num_threads);
+  ReadMeasurement(arguments, options);
   arguments.Read("json", options.json_path);
   arguments.Read("markdown", options.markdown_path);
   arguments.Read("plots", options.plots_folder);

@@ -5,6 +5,7 @@
 #include "common/status.h"
 #include "kernels/decoder/decode_layers.h"
 #include "kernels/decoder/decode_layers_plan.h"
+#include "kernels/decoder/decode_layers_words.h"
 #include "kernels/device/tensor_map.h"
 
 namespace lockstep::kernels {

@@ -3,10 +3,11 @@
 #include "kernels/core/ptx/registers.cuh"
 #include "kernels/decoder/decode_layers.h"
 #include "kernels/decoder/decode_layers_plan.h"
-#include "kernels/decoder/layer_attention.cuh"
-#include "kernels/decoder/layer_products.cuh"
+#include "kernels/decoder/decode_layers_words.h"
+#include "kernels/decoder/layer_attention_items.cuh"
+#include "kernels/decoder/layer_product_outputs.cuh"
 #include "kernels/decoder/layers_fill.cuh"
-#include "kernels/decoder/residual_norm.cuh"
+#include "kernels/decoder/residual_norm_sums.cuh"
 #include "kernels/device/launch.cuh"
 
 // One block per multiprocessor. The first blocks multiply. All of them attend, the last ones first.

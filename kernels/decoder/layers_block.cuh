@@ -7,6 +7,7 @@
 #include "kernels/core/ptx/registers.cuh"
 #include "kernels/decoder/decode_layers.h"
 #include "kernels/decoder/decode_layers_plan.h"
+#include "kernels/decoder/decode_layers_words.h"
 #include "kernels/decoder/weight_ring.cuh"
 
 // The blocks of the DecodeLayers kernel: their warps, their shared memory, and what all warps know.

@@ -3,8 +3,10 @@
 #include <cstdint>
 
 #include "kernels/core/ptx/memory.cuh"
+#include "kernels/core/ptx/tensor_copy.cuh"
 #include "kernels/decoder/layer_items.cuh"
 #include "kernels/decoder/layers_block.cuh"
+#include "kernels/decoder/weight_filler.cuh"
 #include "kernels/kv_cache/device_paged_kv.h"
 
 // The warps that fetch what the layers read. They know every layer from the start and run ahead as

@@ -5,6 +5,7 @@
 #include "kernels/core/device_math.cuh"
 #include "kernels/core/ptx/bulk_copy.cuh"
 #include "kernels/core/ptx/memory.cuh"
+#include "kernels/decoder/decode_layers_words.h"
 #include "kernels/decoder/layers_block.cuh"
 #include "kernels/decoder/tagged_words.cuh"
 #include "kernels/embedding/gather_rows.h"
@@ -42,6 +43,7 @@ struct NormWeights {
 
 // The residual rows that a block keeps in shared memory, and their norm, which is the input of
 // products. Used by all consumers.
+// residual_norm_sums.cuh has the members that are only declared here.
 template <typename Form>
 class ResidualNorm {
  public:
@@ -159,79 +161,13 @@ class ResidualNorm {
   }
 
   // All consumers call it. The sums follow the balanced tree of rms_norm.h.
-  __device__ __forceinline__ void Norm(int group, Rows& rows) const {
-    const bool exists = group < NumGroups();
-    const float size = static_cast<float>(block_.Hidden());
-    const float* const weights = block_.template At<float>(block_.Memory().norm_weights);
-    NormWeights<Form>{block_}.Finish();
-    float sums[kRows];
-    if constexpr (Form::kStyle == DecoderStyle::kGpt2) {
-#pragma unroll
-      for (int row = 0; row < kRows; ++row) sums[row] = GroupTreeSum(rows[row]);
-      TreeSums(sums, 0);
-#pragma unroll
-      for (int row = 0; row < kRows; ++row) {
-        if (!exists) continue;
-        const float mean = __fdiv_rn(sums[row], size);
-        for (float& value : rows[row]) value = __fsub_rn(value, mean);
-      }
-    }
-#pragma unroll
-    for (int row = 0; row < kRows; ++row) sums[row] = SumOfSquares(rows[row]);
-    TreeSums(sums, 1);
-    if (!exists) return;
-    float scales[kRowGroup];
-    LoadParameters(weights, group, scales);
-    float biases[kRowGroup];
-    if constexpr (Form::kStyle == DecoderStyle::kGpt2) {
-      LoadParameters(weights + block_.Hidden(), group, biases);
-    }
-#pragma unroll
-    for (int row = 0; row < kRows; ++row) {
-      const float inverse_rms = DeviceInverseRms(sums[row], size, block_.Params().norm_eps);
-      for (int i = 0; i < kRowGroup; ++i) {
-        rows[row][i] = DeviceNormedValue(rows[row][i], inverse_rms, scales[i]);
-        if constexpr (Form::kStyle == DecoderStyle::kGpt2) {
-          rows[row][i] = __fadd_rn(rows[row][i], biases[i]);
-        }
-      }
-      NormedGroup(row, group) = Pack(rows[row]);
-    }
-  }
+  __device__ __forceinline__ void Norm(int group, Rows& rows) const;
 
-  __device__ __forceinline__ static float SumOfSquares(const float (&values)[kRowGroup]) {
-    float squares[kRowGroup];
-    for (int i = 0; i < kRowGroup; ++i) squares[i] = __fmul_rn(values[i], values[i]);
-    return GroupTreeSum(squares);
-  }
+  __device__ __forceinline__ static float SumOfSquares(const float (&values)[kRowGroup]);
 
   // The sums over the consumers, in ascending order of threads. There must be a barrier of the
   // consumers between two calls with the same `turn`.
-  __device__ __forceinline__ void TreeSums(float (&sums)[kRows], int turn) const {
-    for (int distance = 1; distance < 32; distance *= 2) {
-#pragma unroll
-      for (int row = 0; row < kRows; ++row) {
-        sums[row] = __fadd_rn(sums[row], __shfl_xor_sync(0xFFFFFFFFu, sums[row], distance));
-      }
-    }
-    float* const warp_sums =
-        block_.template At<float>(block_.Memory().warp_sums) + turn * kRows * kConsumerWarps;
-    if (lane_ == 0) {
-#pragma unroll
-      for (int row = 0; row < kRows; ++row) warp_sums[row * kConsumerWarps + warp_] = sums[row];
-    }
-    SyncConsumers();
-    static_assert(kConsumerWarps == 8);
-    const auto sum_of_four = [](const float4& of) {
-      return __fadd_rn(__fadd_rn(of.x, of.y), __fadd_rn(of.z, of.w));
-    };
-#pragma unroll
-    for (int row = 0; row < kRows; ++row) {
-      const float4* const of_row =
-          reinterpret_cast<const float4*>(warp_sums + row * kConsumerWarps);
-      sums[row] = __fadd_rn(sum_of_four(of_row[0]), sum_of_four(of_row[1]));
-    }
-  }
+  __device__ __forceinline__ void TreeSums(float (&sums)[kRows], int turn) const;
 
   const LayersBlock<Form> block_;
   const int warp_;

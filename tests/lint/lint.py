@@ -19,6 +19,7 @@ CHECKS = {
     "rooms": source_checks.check_rooms,
     "constructs": source_checks.check_constructs,
     "sizes": source_checks.check_sizes,
+    "kept": source_checks.check_kept,
     "built": None,  # needs the build folder as well
     "layout": repository_checks.check_layout,
     "links": repository_checks.check_links,

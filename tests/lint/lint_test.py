@@ -176,28 +176,61 @@ class ConstructsTest(LintTest):
 
 
 class SizesTest(LintTest):
-    def test_warns_above_the_wanted_size_and_fails_above_the_limit(self):
-        for num_lines, header, expected in ((401, False, "warning"), (601, False, "error"), (201, True, "warning")):
-            with self.subTest(num_lines=num_lines):
-                target = self.plant("router/a.h" if header else "router/a.cc", "int x;\n" * num_lines)
-                self.assert_finds(source_checks.check_sizes, expected, f"{num_lines} lines")
+    def test_finds_a_file_that_is_too_long(self):
+        for num_lines, name in ((401, "common/a.cc"), (201, "common/a.h"), (201, "kernels/a.cuh")):
+            with self.subTest(num_lines=num_lines, name=name):
+                target = self.plant(name, "int x;\n" * num_lines)
+                self.assert_finds(source_checks.check_sizes, "error", f"{num_lines} lines")
                 target.unlink()
 
-    def test_warns_about_a_long_function_and_many_parameters(self):
+    def test_only_warns_where_the_list_says_so_up_to_the_limit(self):
+        for num_lines, expected in ((401, "warning"), (600, "warning"), (601, "error")):
+            with self.subTest(num_lines=num_lines):
+                for listed in source_checks.SIZES_STILL_WARN:
+                    target = self.plant(listed + "a.cc" if listed.endswith("/") else listed, "int x;\n" * num_lines)
+                    self.assert_finds(source_checks.check_sizes, expected, f"{num_lines} lines")
+                    target.unlink()
+
+    def test_finds_a_long_function_and_many_parameters(self):
         body = "  Call();\n" * 60
-        self.plant("router/a.cc", "namespace x {\n\nint Long(int a,\n         int b) {\n" + body + "}\n\n"
+        self.plant("common/a.cc", "namespace x {\n\nint Long(int a,\n         int b) {\n" + body + "}\n\n"
                    "void Wide(A a, B<int, int> b, C c, D d, E e, F f) {\n  Call(a, b);\n}\n\n}  // namespace x\n")
         found = self.messages(source_checks.check_sizes)
         self.assertEqual(len(found), 2, found)
-        self.assertIn("a.cc:3: warning: Long has 63 lines", found[0])
+        self.assertIn("a.cc:3: error: Long has 63 lines", found[0])
         self.assertIn("Wide has 6 parameters", found[1])
 
-    def test_warns_about_long_lines(self):
-        self.plant("router/a.cc", "int a;\n" + ("// " + "x" * 98 + "\n") * 2)
-        self.assert_finds(source_checks.check_sizes, "a.cc:2: warning: 2 lines are longer than 100")
+    def test_finds_long_lines(self):
+        self.plant("common/a.cc", "int a;\n" + ("// " + "x" * 98 + "\n") * 2)
+        self.assert_finds(source_checks.check_sizes, "a.cc:2: error: 2 lines are longer than 100")
+
+    def test_keeps_the_parameters_of_listed_functions_only(self):
+        kept = {("common/a.cc", "Wide"): "a library calls it"}
+        wide = "(A a, B b, C c, D d, E e, F f) {\n}\n\n"
+        self.plant("common/a.cc", "void Wide" + wide + "void Other" + wide)
+        self.plant("common/b.cc", "void Wide" + wide)
+        self.assertEqual([f"{finding.path}:{finding.line}" for finding in source_checks.check_sizes(self.root, kept)],
+                         ["common/a.cc:4", "common/b.cc:1"])
+        self.assertEqual(list(source_checks.check_kept(self.root, kept, ())), [])
+
+    def test_finds_an_exception_that_nothing_needs(self):
+        kept = {("common/a.cc", "Narrow"): "", ("common/a.cc", "Gone"): "", ("common/gone.cc", "Wide"): ""}
+        self.plant("common/a.cc", "void Narrow(A a) {\n}\n")
+        self.assertEqual([str(finding.path) for finding in source_checks.check_kept(self.root, kept, ())],
+                         ["common/a.cc", "common/a.cc", "common/gone.cc"])
+
+    def test_finds_a_place_of_warnings_that_has_none(self):
+        self.plant("router/a.cc", "int x;\n" * 401)
+        self.plant("worker/a.cc", "int x;\n")
+        found = [str(finding) for finding in source_checks.check_kept(self.root, {}, ("router/", "worker/"))]
+        self.assertEqual(found, ["worker:0: warning: nothing is too large here: remove it from SIZES_STILL_WARN"])
+
+    def test_the_exceptions_are_few_and_have_reasons(self):
+        self.assertLess(len(source_checks.KEPT_PARAMETERS), 10)
+        self.assertTrue(all(source_checks.KEPT_PARAMETERS.values()))
 
     def test_lets_ordinary_code_pass(self):
-        self.plant("router/a.cc", "namespace x {\nnamespace {\n\nstruct S {\n  int a;\n};\n" + "\nvoid F(int a) {\n"
+        self.plant("common/a.cc", "namespace x {\nnamespace {\n\nstruct S {\n  int a;\n};\n" + "\nvoid F(int a) {\n"
                    "  if (a) {\n    G();\n  }\n}\n" * 20 + "\n}  // namespace\n}  // namespace x\n")
         self.assert_clean(source_checks.check_sizes)
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/attention/decode/decode_block.cuh"
+#include "kernels/attention/decode/decode_run_walk.h"
 #include "kernels/attention/decode/decode_runs.h"
 #include "kernels/core/ptx/bulk_copy.cuh"
 #include "kernels/core/ptx/mbarrier.cuh"

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/attention/decode/decode_run_walk.h"
 #include "kernels/attention/decode/decode_runs.h"
 #include "kernels/attention/paged_attention.h"
 

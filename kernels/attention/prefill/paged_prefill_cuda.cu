@@ -300,8 +300,10 @@ absl::Status LaunchPrefill(const CudaStream& stream, const PagedPrefillAttention
     return LaunchWarpgroupPrefill(stream, params);
   } else {
     const PrefillArguments arguments = MakePrefillArguments(params);
-    return LaunchPrefillKernel(stream, PagedPrefillKernel<kHeadDim>, arguments, kPrefillThreads,
-                               arguments.num_items, PrefillShared<kHeadDim>::kBytes);
+    return LaunchPrefillKernel(stream, PagedPrefillKernel<kHeadDim>, arguments,
+                               {.num_threads = kPrefillThreads,
+                                .num_blocks = arguments.num_items,
+                                .shared_bytes = PrefillShared<kHeadDim>::kBytes});
   }
 }
 

@@ -2,7 +2,8 @@
 
 #include "kernels/attention/paged_attention_cuda.h"
 #include "kernels/attention/prefill/prefill_copier.cuh"
-#include "kernels/attention/prefill/prefill_group.cuh"
+#include "kernels/attention/prefill/prefill_group_output.cuh"
+#include "kernels/attention/prefill/prefill_group_steps.cuh"
 #include "kernels/core/ptx/registers.cuh"
 
 // Prefill for head_dims of whole 64-dim panels, in the manner of arXiv 2407.08608. Blocks are
@@ -58,9 +59,10 @@ template <int kHeadDim, int kGroups>
 absl::Status LaunchKernel(const CudaStream& stream, const PagedPrefillAttentionParams& params) {
   using B = PrefillBlock<kHeadDim, kGroups>;
   const PrefillArguments arguments = MakePrefillArguments(params);
-  return LaunchPrefillKernel(stream, WarpgroupPrefillKernel<kHeadDim, kGroups>, arguments,
-                             B::kThreads, std::min(arguments.num_items, stream.num_multiprocessors),
-                             B::kBytes);
+  const int num_blocks = std::min(arguments.num_items, stream.num_multiprocessors);
+  return LaunchPrefillKernel(
+      stream, WarpgroupPrefillKernel<kHeadDim, kGroups>, arguments,
+      {.num_threads = B::kThreads, .num_blocks = num_blocks, .shared_bytes = B::kBytes});
 }
 
 template <int kHeadDim>

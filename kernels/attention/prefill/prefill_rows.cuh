@@ -96,15 +96,21 @@ inline PrefillArguments MakePrefillArguments(const PagedPrefillAttentionParams& 
           .num_items = static_cast<int>(params.num_tiles * params.kv.num_kv_heads)};
 }
 
+struct PrefillGrid {
+  int num_threads;  // of a block
+  int num_blocks;
+  int shared_bytes;
+};
+
 inline absl::Status LaunchPrefillKernel(const CudaStream& stream, void (*kernel)(PrefillArguments),
-                                        const PrefillArguments& arguments, int num_threads,
-                                        int num_blocks, int shared_bytes) {
+                                        const PrefillArguments& arguments,
+                                        const PrefillGrid& grid) {
   LOCKSTEP_RETURN_IF_CUDA_ERROR(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, grid.shared_bytes));
   return Launch(stream, "paged prefill attention",
-                {.grid = dim3(static_cast<unsigned>(num_blocks)),
-                 .block = dim3(static_cast<unsigned>(num_threads)),
-                 .shared_bytes = static_cast<size_t>(shared_bytes)},
+                {.grid = dim3(static_cast<unsigned>(grid.num_blocks)),
+                 .block = dim3(static_cast<unsigned>(grid.num_threads)),
+                 .shared_bytes = static_cast<size_t>(grid.shared_bytes)},
                 kernel, arguments);
 }
 

@@ -7,7 +7,7 @@
 #include "kernels/core/ptx/memory.cuh"
 #include "kernels/core/ptx/tensor_copy.cuh"
 #include "kernels/gemm/tile/gemm_consume.cuh"
-#include "kernels/gemm/tile/gemm_ring.cuh"
+#include "kernels/gemm/tile/gemm_ring_loads.cuh"
 #include "kernels/gemm/tile/gemm_task.h"
 
 namespace lockstep::kernels {

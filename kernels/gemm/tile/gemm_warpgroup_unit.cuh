@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/core/ptx/warpgroup_mma.cuh"
+#include "kernels/core/ptx/warpgroup_mma_wide.cuh"
 #include "kernels/gemm/tile/gemm_ring.cuh"
 #include "kernels/gemm/tile/gemm_store.cuh"
 

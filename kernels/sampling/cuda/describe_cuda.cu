@@ -3,6 +3,7 @@
 #include "kernels/sampling/cuda/device_vocab.h"
 #include "kernels/sampling/cuda/nucleus.cuh"
 #include "kernels/sampling/cuda/row_histogram.cuh"
+#include "kernels/sampling/cuda/row_list.cuh"
 #include "kernels/sampling/cuda/sample_cuda.h"
 
 namespace lockstep::kernels {

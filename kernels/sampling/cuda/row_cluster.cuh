@@ -3,77 +3,15 @@
 #include <cooperative_groups.h>
 
 #include "kernels/core/ptx/memory.cuh"
+#include "kernels/sampling/cuda/row_scratch.cuh"
 #include "kernels/sampling/cuda/score_order.cuh"
 
 // A row of scores in the shared memory of a cluster of blocks, and the reductions over it. Every
 // reduction is of integers or of maxima, so nothing depends on the order of threads or blocks.
 namespace lockstep::kernels {
 
-inline constexpr int kRowBlocks = 8;
-inline constexpr int kRowThreads = 512;
-inline constexpr int kRowWarps = kRowThreads / 32;
-inline constexpr int kBins = 2048;
-inline constexpr int kMaxListed = 2048;
-inline constexpr int kVector = 4;  // scores per 16-byte access
-inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
-
-struct Pair {
-  unsigned long long first;
-  unsigned long long second;
-};
-struct SumOfPairs {
-  __device__ __forceinline__ Pair operator()(Pair a, Pair b) const {
-    return {a.first + b.first, a.second + b.second};
-  }
-};
-struct MaxOfPairs {
-  __device__ __forceinline__ Pair operator()(Pair a, Pair b) const {
-    return {a.first > b.first ? a.first : b.first, a.second > b.second ? a.second : b.second};
-  }
-};
-
-// A block's scratch memory that holds the histogram first, and lists later.
-union Workspace {
-  struct {
-    unsigned counts[kBins];
-    unsigned weights_low[kBins];
-    unsigned weights_high[kBins];
-  } histogram;
-  Candidate list[kMaxListed];
-};
-
-struct RowScratch {
-  Pair warps[kRowWarps];
-  Pair blocks[2][kRowBlocks];
-  Pair located;
-  unsigned list_size;
-};
-
-// Bytes of dynamic shared memory for chunks of `chunk_size` scores.
-inline size_t RowSharedBytes(int chunk_size) {
-  return sizeof(Workspace) + static_cast<size_t>(chunk_size) * sizeof(float);
-}
-
-// Keeps the best and the lowest score that one thread sees. It must see tokens in ascending order.
-struct ThreadExtremes {
-  float best = -INFINITY;
-  uint32_t best_token = 0;
-  float lowest = INFINITY;
-
-  __device__ __forceinline__ void See(float score, uint32_t token) {
-    if (score > best) {
-      best = score;
-      best_token = token;
-    }
-    if (score > -INFINITY) lowest = fminf(lowest, score);
-  }
-  __device__ __forceinline__ Pair Extremes() const {
-    return {MakeCandidate(best, best_token), ~ScoreKey(lowest)};
-  }
-};
-
 // What a block knows about its cluster's row. Call all methods from all threads of the cluster,
-// unless they say otherwise.
+// unless they say otherwise. row_list.cuh has Gather and SortList.
 class RowCluster {
  public:
   // `logits`: [vocab_size]. Block r of the cluster keeps elements r * chunk_size and following.
@@ -219,46 +157,6 @@ __device__ __forceinline__ Pair RowCluster::Reduce(Pair value, Combine combine) 
   Pair result = shared_pairs()[0];
   for (int block = 1; block < kRowBlocks; ++block) result = combine(result, shared_pairs()[block]);
   return result;
-}
-
-template <typename Accepts>
-__device__ __forceinline__ void RowCluster::Gather(Accepts accepts) {
-  unsigned* const list_size = cluster_.map_shared_rank(&scratch_.list_size, 0);
-  Candidate* const list = cluster_.map_shared_rank(&workspace_, 0)->list;
-  ForEach([&](uint32_t token, float score) {
-    if (!accepts(score, token)) return;
-    const unsigned place = atomicAdd(list_size, 1u);
-    if (place < kMaxListed) list[place] = MakeCandidate(score, token);
-  });
-  cluster_.sync();
-}
-
-__device__ __forceinline__ int RowCluster::SortList() {
-  Candidate* const list = workspace_.list;
-  const int count = min(static_cast<int>(scratch_.list_size), kMaxListed);
-  int padded = 2;
-  while (padded < count) padded *= 2;
-  for (int i = count + static_cast<int>(threadIdx.x); i < padded; i += kRowThreads) list[i] = 0;
-  __syncthreads();
-  if (threadIdx.x == 0) scratch_.list_size = 0;
-  // Bitonic: runs of `run` elements, alternately descending and ascending, are merged.
-  for (int run = 2; run <= padded; run *= 2) {
-    for (int distance = run / 2; distance > 0; distance /= 2) {
-      for (int i = static_cast<int>(threadIdx.x); i < padded / 2; i += kRowThreads) {
-        const int low = 2 * i - (i & (distance - 1));
-        const int high = low + distance;
-        const Candidate a = list[low];
-        const Candidate b = list[high];
-        const bool descends = (low & run) == 0;
-        if ((a < b) == descends) {
-          list[low] = b;
-          list[high] = a;
-        }
-      }
-      __syncthreads();
-    }
-  }
-  return count;
 }
 
 }  // namespace lockstep::kernels

@@ -5,6 +5,7 @@
 #include "kernels/sampling/cuda/noisy_draw.cuh"
 #include "kernels/sampling/cuda/nucleus.cuh"
 #include "kernels/sampling/cuda/row_histogram.cuh"
+#include "kernels/sampling/cuda/row_list.cuh"
 #include "kernels/sampling/cuda/row_task.cuh"
 #include "kernels/sampling/cuda/sample_cuda.h"
 

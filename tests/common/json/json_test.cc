@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/status.h"
@@ -27,48 +29,50 @@ TEST(ParseJsonTest, AgreesWithTheLibrarysOwnParser) {
   }
 }
 
-// Texts that are nearly JSON: pieces of it in any order, some bytes of them changed.
+// Pieces of texts that are nearly JSON.
+constexpr std::string_view kPieces[] = {"{",
+                                        "}",
+                                        "[",
+                                        "]",
+                                        ",",
+                                        ":",
+                                        "\"k\":",
+                                        "\"",
+                                        "\\",
+                                        "\\n",
+                                        "\\u00e9",
+                                        "\\ud83d\\ude00",
+                                        "\\ud83d",
+                                        "\"a\\u0041\\/\\\"b\"",
+                                        "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"",
+                                        "\"\xed\xa0\x80\"",
+                                        "\"\xc0\xaf\"",
+                                        "0",
+                                        "-0",
+                                        "-",
+                                        "01",
+                                        "1.",
+                                        "1.5",
+                                        "-2e3",
+                                        "1E+2",
+                                        "1e",
+                                        "18446744073709551616",
+                                        "-9223372036854775809",
+                                        "1e-400",
+                                        "1e400",
+                                        "true",
+                                        "false",
+                                        "null",
+                                        "nul",
+                                        " ",
+                                        "\n\t\r",
+                                        "\xef\xbb\xbf",
+                                        "\x01",
+                                        "[1,2]",
+                                        "{\"a\":{\"b\":[]}}"};
+
+// Texts that are nearly JSON: pieces in any order, some bytes of them changed.
 TEST(ParseJsonTest, AgreesWithTheLibrarysOwnParserOnWhatIsJson) {
-  const std::vector<std::string> pieces = {"{",
-                                           "}",
-                                           "[",
-                                           "]",
-                                           ",",
-                                           ":",
-                                           "\"k\":",
-                                           "\"",
-                                           "\\",
-                                           "\\n",
-                                           "\\u00e9",
-                                           "\\ud83d\\ude00",
-                                           "\\ud83d",
-                                           "\"a\\u0041\\/\\\"b\"",
-                                           "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"",
-                                           "\"\xed\xa0\x80\"",
-                                           "\"\xc0\xaf\"",
-                                           "0",
-                                           "-0",
-                                           "-",
-                                           "01",
-                                           "1.",
-                                           "1.5",
-                                           "-2e3",
-                                           "1E+2",
-                                           "1e",
-                                           "18446744073709551616",
-                                           "-9223372036854775809",
-                                           "1e-400",
-                                           "1e400",
-                                           "true",
-                                           "false",
-                                           "null",
-                                           "nul",
-                                           " ",
-                                           "\n\t\r",
-                                           "\xef\xbb\xbf",
-                                           "\x01",
-                                           "[1,2]",
-                                           "{\"a\":{\"b\":[]}}"};
   std::mt19937_64 random(20261122);
   const auto draw = [&random](size_t below) {
     return std::uniform_int_distribution<size_t>(0, below - 1)(random);
@@ -78,7 +82,7 @@ TEST(ParseJsonTest, AgreesWithTheLibrarysOwnParserOnWhatIsJson) {
     std::string text = draw(2) == 0 ? "[" : "";
     const bool array = !text.empty();
     for (size_t n = 1 + draw(5); n > 0; --n) {
-      text += pieces[draw(pieces.size())];
+      text += kPieces[draw(std::size(kPieces))];
       if (array && n > 1) text += ",";
     }
     if (array) text += "]";

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/decoder/decode_layers_words.h"
+
 namespace lockstep::kernels {
 namespace {
 

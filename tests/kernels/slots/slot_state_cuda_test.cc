@@ -93,6 +93,26 @@ TEST_F(SlotStateCudaTest, UpdatesTouchWhatTheyNameAndNothingElse) {
   ExpectDeviceHolds(slots);
 }
 
+// What the rows of a step should read.
+struct ExpectedInputs {
+  void Add(size_t slot, TokenId token, uint32_t position) {
+    const uint64_t block = tables[slot * kMaxBlocks + position / kKvBlockTokens];
+    tokens.push_back(token);
+    positions.push_back(position);
+    kv_slots.push_back(block * kKvBlockTokens + position % kKvBlockTokens);
+  }
+  void AddPadding() {
+    tokens.push_back(0);
+    positions.push_back(kNoPosition);
+    kv_slots.push_back(kNoKvSlot);
+  }
+
+  const std::vector<BlockId>& tables;  // [slots, kMaxBlocks]
+  std::vector<TokenId> tokens = {};
+  std::vector<uint32_t> positions = {};
+  std::vector<uint64_t> kv_slots = {};
+};
+
 TEST_F(SlotStateCudaTest, InputsOfDecodeRowsPaddingAndChunks) {
   Slots slots;
   for (size_t i = 0; i < slots.tables.size(); ++i) slots.tables[i] = static_cast<BlockId>(3 * i);
@@ -131,30 +151,17 @@ TEST_F(SlotStateCudaTest, InputsOfDecodeRowsPaddingAndChunks) {
               IsOk());
   Synchronize();
 
-  std::vector<TokenId> expected_tokens;
-  std::vector<uint32_t> expected_positions;
-  std::vector<uint64_t> expected_kv_slots;
-  const auto expect = [&](size_t slot, TokenId token, uint32_t position) {
-    const uint64_t block = slots.tables[slot * kMaxBlocks + position / kKvBlockTokens];
-    expected_tokens.push_back(token);
-    expected_positions.push_back(position);
-    expected_kv_slots.push_back(block * kKvBlockTokens + position % kKvBlockTokens);
-  };
-  const auto expect_padding = [&] {
-    expected_tokens.push_back(0);
-    expected_positions.push_back(kNoPosition);
-    expected_kv_slots.push_back(kNoKvSlot);
-  };
-  expect(8, 18, 1119);
-  expect_padding();
-  expect_padding();
-  expect(1, 11, 15);
-  expect(0, 10, 0);
-  for (uint32_t i = 0; i < 300; ++i) expect(3, chunk_tokens[i], 30 + i);
-  for (uint32_t i = 0; i < 2; ++i) expect(6, chunk_tokens[300 + i], i);
-  EXPECT_EQ(token_ids.Read(), expected_tokens);
-  EXPECT_EQ(positions.Read(), expected_positions);
-  EXPECT_EQ(kv_slots.Read(), expected_kv_slots);
+  ExpectedInputs expected{.tables = slots.tables};
+  expected.Add(8, 18, 1119);
+  expected.AddPadding();
+  expected.AddPadding();
+  expected.Add(1, 11, 15);
+  expected.Add(0, 10, 0);
+  for (uint32_t i = 0; i < 300; ++i) expected.Add(3, chunk_tokens[i], 30 + i);
+  for (uint32_t i = 0; i < 2; ++i) expected.Add(6, chunk_tokens[300 + i], i);
+  EXPECT_EQ(token_ids.Read(), expected.tokens);
+  EXPECT_EQ(positions.Read(), expected.positions);
+  EXPECT_EQ(kv_slots.Read(), expected.kv_slots);
   EXPECT_NE(begin_ns.Read()[0], UINT64_MAX);
   token_ids.ExpectGuardsIntact();
   positions.ExpectGuardsIntact();

@@ -90,17 +90,17 @@ Load Parse(const std::string& text) {
 
 void Run(const std::string& text) {
   const LoadFigures figures = Simulate(Parse(text));
-  fmt::print(
-      R"({{"load": "{}", "output_tokens_per_s": {:.0f}, "prompt_tokens_per_s": {:.0f}, )"
-      R"("first_ms_p50": {:.1f}, "first_ms_p99": {:.1f}, "gap_ms_p50": {:.1f}, "gap_ms_p99": {:.1f}, )"
-      R"("token_ms_p50": {:.1f}, "token_ms_p99": {:.1f}, "requests_per_s": {:.1f}, )"
-      R"("good_requests_per_s": {:.1f}, "refused_per_s": {:.1f}}})"
-      "\n",
-      text, figures.output_tokens_per_s, figures.prompt_tokens_per_s,
-      Quantile(figures.first_ms, 0.5), Quantile(figures.first_ms, 0.99),
-      Quantile(figures.gap_ms, 0.5), Quantile(figures.gap_ms, 0.99),
-      Quantile(figures.token_ms, 0.5), Quantile(figures.token_ms, 0.99), figures.requests_per_s,
-      figures.good_requests_per_s, figures.refused_per_s);
+  fmt::print(R"({{"load": "{}", "output_tokens_per_s": {:.0f}, "prompt_tokens_per_s": {:.0f}, )"
+             R"("first_ms_p50": {:.1f}, "first_ms_p99": {:.1f}, )"
+             R"("gap_ms_p50": {:.1f}, "gap_ms_p99": {:.1f}, )"
+             R"("token_ms_p50": {:.1f}, "token_ms_p99": {:.1f}, "requests_per_s": {:.1f}, )"
+             R"("good_requests_per_s": {:.1f}, "refused_per_s": {:.1f}}})"
+             "\n",
+             text, figures.output_tokens_per_s, figures.prompt_tokens_per_s,
+             Quantile(figures.first_ms, 0.5), Quantile(figures.first_ms, 0.99),
+             Quantile(figures.gap_ms, 0.5), Quantile(figures.gap_ms, 0.99),
+             Quantile(figures.token_ms, 0.5), Quantile(figures.token_ms, 0.99),
+             figures.requests_per_s, figures.good_requests_per_s, figures.refused_per_s);
 }
 
 }  // namespace

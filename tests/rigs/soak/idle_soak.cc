@@ -120,9 +120,10 @@ absl::Status OpenIdleConnections(const ChildProcess& router, uint32_t count,
 
 absl::Status OpenEventStreams(const ChildProcess& router, uint32_t count, std::vector<Http2Peer>&,
                               std::vector<RawConnection>& connections) {
-  const std::string body = fmt::format(
-      R"({{"prompt": [1, 2, 3, 4, 5, 6, 7, 8], "max_tokens": {}, "stream": true, "ignore_eos": true}})",
-      kNumOutputTokens);
+  const std::string body =
+      fmt::format(R"({{"prompt": [1, 2, 3, 4, 5, 6, 7, 8], "max_tokens": {}, "stream": true, )"
+                  R"("ignore_eos": true}})",
+                  kNumOutputTokens);
   LOCKSTEP_RETURN_IF_ERROR(OpenConnections(
       router,
       fmt::format("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "

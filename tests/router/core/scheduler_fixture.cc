@@ -81,6 +81,14 @@ const StepPlan* SchedulerTest::Plan() {
   return &planned.back();
 }
 
+std::vector<uint32_t> SchedulerTest::PlanRowTokens() {
+  const StepPlan* plan = Plan();
+  std::vector<uint32_t> row_tokens;
+  if (plan == nullptr) return row_tokens;
+  for (const RunRow& row : plan->rows) row_tokens.push_back(row.num_tokens);
+  return row_tokens;
+}
+
 StepOutcome SchedulerTest::Execute(const ModelWorker::Faults& faults) {
   EXPECT_FALSE(planned.empty()) << "no step is in flight";
   if (planned.empty()) return {};

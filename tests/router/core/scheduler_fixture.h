@@ -15,8 +15,8 @@
 
 #include "common/instant.h"
 #include "router/core/scheduler.h"
-#include "tests/router/core/model_worker.h"
-#include "tests/router/core/reference_model.h"
+#include "tests/router/core/model/model_worker.h"
+#include "tests/router/core/model/reference_model.h"
 
 namespace lockstep::router::testing {
 
@@ -45,6 +45,8 @@ class SchedulerTest : public ::testing::Test {
 
   // NextStep. Null when nothing is planned; valid until the step is done.
   const StepPlan* Plan();
+  // Plans; the tokens of each row in batch order.
+  std::vector<uint32_t> PlanRowTokens();
   // The worker runs the oldest plan; its outcome is not applied yet.
   StepOutcome Execute(const ModelWorker::Faults& faults = {});
   absl::Status Apply(StepOutcome outcome);

@@ -13,7 +13,7 @@
 
 #include "common/instant.h"
 #include "router/core/scheduler.h"
-#include "tests/router/core/model_worker.h"
+#include "tests/router/core/model/model_worker.h"
 
 namespace lockstep::router::testing {
 

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -21,6 +20,7 @@
 #include "router/engine/engine.h"
 #include "tests/common/strands/strand_thread.h"
 #include "tests/router/core/fcfs_policy.h"
+#include "tests/router/engine/engine_reader.h"
 #include "tests/router/engine/fake_worker.h"
 
 namespace lockstep::router::testing {
@@ -29,58 +29,6 @@ using ::lockstep::testing::FakeModelOptions;
 using ::lockstep::testing::ThreadedLink;
 
 inline const FakeModelOptions kModel = {.max_context_tokens = 128, .num_blocks = 48};
-
-// Collects what a request's outbox says, on whatever thread waits for it.
-class Reader : public std::enable_shared_from_this<Reader> {
- public:
-  // Keeps the reader alive: the loop may tell of an end that was read already.
-  std::function<void()> OnReady() {
-    return [self = shared_from_this()] {
-      ++self->num_calls;
-      MutexLock lock(self->mutex_);
-      self->ready_ = true;
-      self->changed_.NotifyAll();
-    };
-  }
-
-  // Takes until `enough` says so or the request ends.
-  template <typename Enough>
-  void ReadUntil(Outbox& outbox, Enough enough) {
-    while (!end.has_value() && !enough()) {
-      {
-        MutexLock lock(mutex_);
-        while (!ready_) changed_.Wait(mutex_);
-        ready_ = false;
-      }
-      RequestOutput output = outbox.Take();
-      for (SampleOutput& sample : output.samples) {
-        tokens.insert(tokens.end(), sample.tokens.begin(), sample.tokens.end());
-        if (sample.end.has_value()) sample_end = sample.end;
-      }
-      if (output.end.has_value()) end = output.end;
-    }
-  }
-  void ReadAll(Outbox& outbox) {
-    ReadUntil(outbox, [] { return false; });
-  }
-
-  std::vector<TokenId> tokens;
-  std::optional<SampleEnd> sample_end;
-  std::optional<absl::Status> end;
-  // Without a lock: whoever has the request tells, and nobody else, as ThreadSanitizer checks.
-  uint64_t num_calls = 0;
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  bool ready_ ABSL_GUARDED_BY(mutex_) = false;
-};
-
-struct Running {
-  std::shared_ptr<const Request> request;
-  std::shared_ptr<Outbox> outbox;
-  std::shared_ptr<Reader> reader = std::make_shared<Reader>();
-};
 
 inline std::vector<TokenId> RandomPrompt(std::mt19937& random) {
   std::vector<TokenId> prompt(1 + random() % 20);

@@ -38,17 +38,7 @@ class ReplicaFleetTest : public ::testing::Test {
     }
   }
   // Another replica, on another worker, gets the seat.
-  void Occupy(uint32_t i) {
-    Side& side = *sides_[i];
-    side.replica = std::make_unique<Replica>(config_, MakeFcfsPolicy(),
-                                             ReplicaPlace{.clock = &clock_,
-                                                          .link = &side.link,
-                                                          .metrics = &metrics_,
-                                                          .worker = WorkerName(i),
-                                                          .fleet = fleet_.get(),
-                                                          .index = i,
-                                                          .agreement = agreement_.get()});
-  }
+  void Occupy(uint32_t i);
   static std::string WorkerName(uint32_t i) { return "fake:" + std::to_string(i); }
 
   FakeWorker& worker(uint32_t i) { return sides_[i]->worker; }
@@ -78,13 +68,7 @@ class ReplicaFleetTest : public ::testing::Test {
 
   // Every replica processes what is in its inbox, until nothing is left anywhere: one that hands
   // something over has posted it by then.
-  void Pump() {
-    for (size_t round = 0; round <= sides_.size(); ++round) {
-      for (uint32_t i = 0; i < sides_.size(); ++i) {
-        replica(i).Process(fleet_->inbox(i).Take());
-      }
-    }
-  }
+  void Pump();
   void AdvanceBy(absl::Duration by) {
     clock_.Advance(by);
     Pump();
@@ -117,31 +101,9 @@ class ReplicaFleetTest : public ::testing::Test {
       std::function<void()> on_ready = [] {}) {
     return Submit(MakeRequest(std::move(prompt), max_new_tokens), std::move(on_ready));
   }
-  std::shared_ptr<Request> MakeRequest(std::vector<TokenId> prompt, uint32_t max_new_tokens) {
-    auto request = std::make_shared<Request>();
-    request->key = next_key_++;
-    request->id = "test";
-    request->arrival = clock_.Now();
-    request->prompt_tokens = std::move(prompt);
-    request->sampling.temperature = 0;
-    request->sampling.max_new_tokens = max_new_tokens;
-    return request;
-  }
+  std::shared_ptr<Request> MakeRequest(std::vector<TokenId> prompt, uint32_t max_new_tokens);
   std::unique_ptr<Client> Submit(
-      std::shared_ptr<const Request> request, std::function<void()> on_ready = [] {}) {
-    auto client = std::make_unique<Client>();
-    client->request = request;
-    client->outbox = std::make_shared<Outbox>(1 << 20, std::move(on_ready));
-    client->tokens.resize(1);
-    client->ends.resize(1);
-    Rejection rejection{};
-    fleet_->Submit({.request = request,
-                    .outbox = client->outbox,
-                    .ticket = *admission_->TryAdmit(1, "", rejection),
-                    .trace = trace_});
-    Pump();
-    return client;
-  }
+      std::shared_ptr<const Request> request, std::function<void()> on_ready = [] {});
 
   // With the text of an undisturbed run: no token twice, none missing.
   void ExpectComplete(Client& client) {
@@ -158,38 +120,12 @@ class ReplicaFleetTest : public ::testing::Test {
   }
   // Of two replicas; `leave` has the first begin to go, as its one slot runs something and another
   // request waits.
-  void ExpectKeepsWhatRunsAndGivesTheRestAway(const std::function<void()>& leave) {
-    config_.scheduler.max_running_sequences = 1;
-    Start(2);
-    Connect(0);
-    const auto running = Submit({1, 2, 3}, 8);
-    const auto waiting = Submit({4, 5}, 5);
-    RunSteps(0, 1);
-    Connect(1);
-    leave();
-    EXPECT_EQ(state(0), WorkerState::kDraining);
-    EXPECT_EQ(num_live(0), 1u);
-    EXPECT_EQ(num_live(1), 1u);
-    const auto later = Submit({6, 7}, 5);
-    EXPECT_EQ(num_live(1), 2u);
-    RunUntilIdle();
-    for (Client* client : {running.get(), waiting.get(), later.get()}) ExpectComplete(*client);
-    ExpectClean();
-  }
+  void ExpectKeepsWhatRunsAndGivesTheRestAway(const std::function<void()>& leave);
   uint32_t num_live(uint32_t i) { return replica(i).board().status().live_requests; }
   double NumRetried(RetryOutcome outcome) const {
     return RouterMetrics::At(metrics_.requests_retried_total, outcome).Value();
   }
-  void ExpectClean() {
-    for (uint32_t i = 0; i < sides_.size(); ++i) {
-      EXPECT_EQ(num_live(i), 0u);
-      EXPECT_EQ(replica(i).board().status().scheduler.used_blocks, 0u);
-      EXPECT_EQ(replica(i).board().status().scheduler.fenced_blocks, 0u);
-    }
-    EXPECT_EQ(metrics_.running_requests->Value(), 0);
-    EXPECT_EQ(metrics_.queue_tokens->Value(), 0);
-    EXPECT_EQ(admission_->counts().waiting_requests, 0u);
-  }
+  void ExpectClean();
 
   FakeClock clock_{kStart};
   ReplicaConfig config_;

@@ -25,8 +25,8 @@ using ::lockstep::testing::ProcFile;
 using ::lockstep::testing::SourceOf;
 using ::lockstep::testing::TestRenderers;
 
-// Each line is a template. What it can take are time, memory, the stack, files, other processes,
-// the interpreter itself.
+// Each line is a template. A line that begins with two spaces continues the line before. What a
+// template can take are time, memory, the stack, files, other processes, the interpreter itself.
 constexpr char kTemplates[] = R"(
 {{ 'x' * 10 ** 9 }}
 {{ 'x' * 10 ** 7 }}
@@ -73,15 +73,23 @@ constexpr char kTemplates[] = R"(
 {% set ns = namespace() %}{% set ns.a = [ns] %}{{ ns.a }}
 {% set ns = namespace() %}{% set ns.a = {'k': ns} %}{{ ns.a | tojson }}
 {% set ns = namespace() %}{% set ns.a = ns %}{{ ns | pprint }}
-{% set ns = namespace(a=[]) %}{% for i in range(90000) %}{% set ns.a = [ns.a] %}{% endfor %}{{ ns.a }}
-{% set ns = namespace(a=[]) %}{% for i in range(90000) %}{% set ns.a = [ns.a] %}{% endfor %}{{ ns.a | tojson }}
-{% set ns = namespace(a=[]) %}{% for i in range(90000) %}{% set ns.a = [ns.a] %}{% endfor %}{{ ns.a == ns.a }}
+{% set ns = namespace(a=[]) %}{% for i in range(90000) %}{% set ns.a = [ns.a] %}{% endfor %}
+  {{ ns.a }}
+{% set ns = namespace(a=[]) %}{% for i in range(90000) %}{% set ns.a = [ns.a] %}{% endfor %}
+  {{ ns.a | tojson }}
+{% set ns = namespace(a=[]) %}{% for i in range(90000) %}{% set ns.a = [ns.a] %}{% endfor %}
+  {{ ns.a == ns.a }}
 {% set ns = namespace(a=[]) %}{% for i in range(90000) %}{% set ns.a = [ns.a] %}{% endfor %}ok
-{% set ns = namespace(a=()) %}{% for i in range(90000) %}{% set ns.a = (ns.a,) %}{% endfor %}{{ {ns.a: 1} }}
-{% set ns = namespace(a='') %}{% for i in range(90000) %}{% set ns.a = ns.a ~ 'xxxxxxxxxxxxxxxx' %}{% endfor %}{{ ns.a | length }}
-{% set ns = namespace(a=2) %}{% for i in range(60) %}{% set ns.a = ns.a * ns.a %}{% endfor %}{{ ns.a > 1 }}
-{% set ns = namespace(a='ab') %}{% for i in range(60) %}{% set ns.a = ns.a + ns.a %}{% endfor %}{{ ns.a }}
-{% set ns = namespace(a=[1]) %}{% for i in range(60) %}{% set ns.a = ns.a + ns.a %}{% endfor %}{{ ns.a }}
+{% set ns = namespace(a=()) %}{% for i in range(90000) %}{% set ns.a = (ns.a,) %}{% endfor %}
+  {{ {ns.a: 1} }}
+{% set ns = namespace(a='') %}{% for i in range(90000) %}
+  {% set ns.a = ns.a ~ 'xxxxxxxxxxxxxxxx' %}{% endfor %}{{ ns.a | length }}
+{% set ns = namespace(a=2) %}{% for i in range(60) %}{% set ns.a = ns.a * ns.a %}{% endfor %}
+  {{ ns.a > 1 }}
+{% set ns = namespace(a='ab') %}{% for i in range(60) %}{% set ns.a = ns.a + ns.a %}{% endfor %}
+  {{ ns.a }}
+{% set ns = namespace(a=[1]) %}{% for i in range(60) %}{% set ns.a = ns.a + ns.a %}{% endfor %}
+  {{ ns.a }}
 {{ 9 ** 9 ** 9 }}
 {{ 9 ** (9 ** 9) }}
 {{ (messages | length + 8) ** (9 ** 9) > 1 }}
@@ -223,7 +231,8 @@ constexpr char kTemplates[] = R"(
 {% for i in range(3) %}{% generation %}{% break %}{% endgeneration %}{% endfor %}
 {{ caller() }} {{ loop.index }} {{ varargs }} {{ super }}
 {{ tools[0] }} {{ documents.x.y }}
-{{ context }} {{ environment }} {{ __builtins__ }} {{ __import__('os') }} {{ exec('1') }} {{ open('/etc/passwd') }}
+{{ context }} {{ environment }} {{ __builtins__ }} {{ __import__('os') }} {{ exec('1') }}
+   {{ open('/etc/passwd') }}
 )";
 
 std::string Repeat(const std::string& unit, size_t count) {
@@ -237,7 +246,11 @@ std::vector<std::string> Templates() {
   std::string line;
   for (const char c : std::string_view(kTemplates).substr(1)) {
     if (c == '\n') {
-      templates.push_back(std::move(line));
+      if (line.starts_with("  ")) {
+        templates.back() += line.substr(2);
+      } else {
+        templates.push_back(line);
+      }
       line.clear();
     } else {
       line += c;

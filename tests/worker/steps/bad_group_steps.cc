@@ -1,9 +1,32 @@
+#include <cstdint>
+#include <vector>
+
 #include "tests/worker/steps/bad_steps.h"
 #include "tests/worker/steps/step_messages.h"
 
 namespace lockstep::testing {
 
 namespace v1 = worker::v1;
+
+namespace {
+
+// Gives the slot 62 known tokens. The first `num_computed` of them are computed.
+void Lengthen(v1::StartedSlot& started, uint32_t num_computed) {
+  const v1::StartedSlot longer =
+      MakeStarted(5, MakeTokens(62, kBadStepVocabSize, 1), BlockRange(20, 16), 64);
+  *started.mutable_known_tokens() = longer.known_tokens();
+  *started.mutable_blocks() = longer.blocks();
+  started.set_num_prompt_tokens(62);
+  started.set_num_computed_tokens(num_computed);
+  started.mutable_sampling()->set_max_total_tokens(64);
+}
+
+void SetGroupBlocks(v1::StartedSlot& started, uint32_t first, std::vector<BlockId> blocks) {
+  started.clear_group_blocks();
+  AddGroupBlocks(started, first, blocks);
+}
+
+}  // namespace
 
 std::vector<BadStep> BadGroupStarts() {
   using Started = v1::StartedSlot;
@@ -13,20 +36,6 @@ std::vector<BadStep> BadGroupStarts() {
     cases.push_back({std::move(name),
                      [spoil](v1::StepRequest& step) { spoil(*step.mutable_started(0)); },
                      "started[0]: " + std::move(message)});
-  };
-  // Gives the slot 62 known tokens. The first `num_computed` of them are computed.
-  const auto lengthen = [](Started& s, uint32_t num_computed) {
-    const v1::StartedSlot longer =
-        MakeStarted(5, MakeTokens(62, kBadStepVocabSize, 1), BlockRange(20, 16), 64);
-    *s.mutable_known_tokens() = longer.known_tokens();
-    *s.mutable_blocks() = longer.blocks();
-    s.set_num_prompt_tokens(62);
-    s.set_num_computed_tokens(num_computed);
-    s.mutable_sampling()->set_max_total_tokens(64);
-  };
-  const auto set_blocks = [](Started& s, uint32_t first, std::vector<BlockId> blocks) {
-    s.clear_group_blocks();
-    AddGroupBlocks(s, first, blocks);
   };
   add(
       "GroupMissing", [](Started& s) { s.clear_group_blocks(); },
@@ -45,23 +54,23 @@ std::vector<BadStep> BadGroupStarts() {
       "group_blocks[0]: first: must be at most 0, the first block that token 0 reads, got 1");
   add(
       "FirstOffByOne",
-      [=](Started& s) {
-        lengthen(s, 13);  // token 13 reads positions 8 to 13
-        set_blocks(s, 3, BlockRange(0, 5));
+      [](Started& s) {
+        Lengthen(s, 13);  // token 13 reads positions 8 to 13
+        SetGroupBlocks(s, 3, BlockRange(0, 5));
       },
       "group_blocks[0]: first: must be at most 2, the first block that token 13 reads, got 3");
   add(
       "GroupBlocksTooFew",
-      [=](Started& s) {
-        lengthen(s, 13);
-        set_blocks(s, 2, {0});
+      [](Started& s) {
+        Lengthen(s, 13);
+        SetGroupBlocks(s, 2, {0});
       },
       "group_blocks[0]: blocks: 3 of 4 tokens cannot hold 13 computed");
   add(
       "GroupBlocksTooMany",
-      [=](Started& s) {
-        lengthen(s, 60);
-        set_blocks(s, 13, BlockRange(0, 4));
+      [](Started& s) {
+        Lengthen(s, 60);
+        SetGroupBlocks(s, 13, BlockRange(0, 4));
       },
       "group_blocks[0]: blocks: 17 are more");
   return cases;

@@ -1,7 +1,6 @@
 #include "tests/worker/steps/bad_steps.h"
 
-#include <cmath>
-#include <limits>
+#include <functional>
 #include <utility>
 
 #include "tests/worker/steps/step_messages.h"
@@ -12,157 +11,93 @@ namespace v1 = worker::v1;
 
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+// Spoils the slot that the step starts.
+BadStep OfStart(std::string name, std::function<void(v1::StartedSlot&)> spoil,
+                std::string message) {
+  return {std::move(name), [spoil](v1::StepRequest& step) { spoil(*step.mutable_started(0)); },
+          std::move(message)};
+}
 
 }  // namespace
 
 std::vector<BadStep> BadStarts() {
   using Started = v1::StartedSlot;
-  std::vector<BadStep> cases;
-  const auto add = [&cases](std::string name, std::function<void(Started&)> spoil,
-                            std::string message) {
-    cases.push_back({std::move(name),
-                     [spoil](v1::StepRequest& step) { spoil(*step.mutable_started(0)); },
-                     std::move(message)});
+  return {
+      OfStart(
+          "SlotOutOfRange", [](Started& s) { s.set_slot(8); }, "started[0]: slot 8 is not below 8"),
+      OfStart(
+          "NoSampling", [](Started& s) { s.clear_sampling(); }, "sampling: missing"),
+      OfStart(
+          "NoTokens", [](Started& s) { s.clear_known_tokens(); }, "known_tokens"),
+      OfStart(
+          "TokenOutOfVocabulary", [](Started& s) { s.set_known_tokens(2, kBadStepVocabSize); },
+          "known_tokens[2]: token 50"),
+      OfStart(
+          "NoPrompt", [](Started& s) { s.set_num_prompt_tokens(0); }, "num_prompt_tokens"),
+      OfStart(
+          "MorePromptThanKnown", [](Started& s) { s.set_num_prompt_tokens(7); },
+          "num_prompt_tokens"),
+      OfStart(
+          "EverythingComputed", [](Started& s) { s.set_num_computed_tokens(6); },
+          "num_computed_tokens"),
+      OfStart(
+          "LengthReached", [](Started& s) { s.mutable_sampling()->set_max_total_tokens(6); },
+          "max_total_tokens"),
+      OfStart(
+          "LongerThanTheContext",
+          [](Started& s) { s.mutable_sampling()->set_max_total_tokens(65); }, "max_total_tokens"),
+      OfStart(
+          "PromptLogprobsNotAskedFor", [](Started& s) { s.set_first_prompt_logprob(1); },
+          "first_prompt_logprob"),
+      OfStart(
+          "PromptLogprobBehindThePrompt",
+          [](Started& s) {
+            s.mutable_sampling()->set_num_prompt_logprobs(0);
+            s.set_first_prompt_logprob(6);
+          },
+          "first_prompt_logprob"),
+      OfStart(
+          "PromptLogprobAlreadyComputed",
+          [](Started& s) {
+            s.mutable_sampling()->set_num_prompt_logprobs(0);
+            s.set_num_computed_tokens(3);
+            s.set_first_prompt_logprob(3);
+          },
+          "first_prompt_logprob: must be in [4, 6)"),
   };
-  add("SlotOutOfRange", [](Started& s) { s.set_slot(8); }, "started[0]: slot 8 is not below 8");
-  add("NoSampling", [](Started& s) { s.clear_sampling(); }, "sampling: missing");
-  add("NoTokens", [](Started& s) { s.clear_known_tokens(); }, "known_tokens");
-  add(
-      "TokenOutOfVocabulary", [](Started& s) { s.set_known_tokens(2, kBadStepVocabSize); },
-      "known_tokens[2]: token 50");
-  add("NoPrompt", [](Started& s) { s.set_num_prompt_tokens(0); }, "num_prompt_tokens");
-  add("MorePromptThanKnown", [](Started& s) { s.set_num_prompt_tokens(7); }, "num_prompt_tokens");
-  add(
-      "EverythingComputed", [](Started& s) { s.set_num_computed_tokens(6); },
-      "num_computed_tokens");
-  add(
-      "BlockOutOfRange", [](Started& s) { s.set_blocks(1, 40); },
-      "blocks[1]: block 40 is not below 40");
-  add(
-      "BlockTwice", [](Started& s) { s.set_blocks(1, s.blocks(0)); },
-      "blocks[1]: block 20 is twice");
-  add(
-      "TooManyBlocks",
-      [](Started& s) {
-        s.clear_blocks();
-        for (uint32_t block = 0; block < 17; ++block) s.add_blocks(block);
-      },
-      "blocks: 17 are more");
-  add(
-      "ComputedTokensWithoutBlocks",
-      [](Started& s) {
-        s.set_num_computed_tokens(5);
-        s.mutable_blocks()->Truncate(1);
-      },
-      "cannot hold 5 computed");
-  add(
-      "GroupThatTheModelLacks", [](Started& s) { s.add_group_blocks(); },
-      "group_blocks: expected 0");
-  add(
-      "LengthReached", [](Started& s) { s.mutable_sampling()->set_max_total_tokens(6); },
-      "max_total_tokens");
-  add(
-      "LongerThanTheContext", [](Started& s) { s.mutable_sampling()->set_max_total_tokens(65); },
-      "max_total_tokens");
-  add(
-      "PromptLogprobsNotAskedFor", [](Started& s) { s.set_first_prompt_logprob(1); },
-      "first_prompt_logprob");
-  add(
-      "PromptLogprobBehindThePrompt",
-      [](Started& s) {
-        s.mutable_sampling()->set_num_prompt_logprobs(0);
-        s.set_first_prompt_logprob(6);
-      },
-      "first_prompt_logprob");
-  add(
-      "PromptLogprobAlreadyComputed",
-      [](Started& s) {
-        s.mutable_sampling()->set_num_prompt_logprobs(0);
-        s.set_num_computed_tokens(3);
-        s.set_first_prompt_logprob(3);
-      },
-      "first_prompt_logprob: must be in [4, 6)");
-  return cases;
 }
 
-std::vector<BadStep> BadSampling() {
-  using Sampling = v1::SlotSampling;
-  std::vector<BadStep> cases;
-  const auto add = [&cases](std::string name, std::function<void(Sampling&)> spoil,
-                            std::string message) {
-    cases.push_back(
-        {std::move(name),
-         [spoil](v1::StepRequest& step) { spoil(*step.mutable_started(0)->mutable_sampling()); },
-         "started[0]: sampling: " + std::move(message)});
+std::vector<BadStep> BadStartedBlocks() {
+  using Started = v1::StartedSlot;
+  return {
+      OfStart(
+          "BlockOutOfRange", [](Started& s) { s.set_blocks(1, 40); },
+          "blocks[1]: block 40 is not below 40"),
+      OfStart(
+          "BlockTwice", [](Started& s) { s.set_blocks(1, s.blocks(0)); },
+          "blocks[1]: block 20 is twice"),
+      OfStart(
+          "TooManyBlocks",
+          [](Started& s) {
+            s.clear_blocks();
+            for (uint32_t block = 0; block < 17; ++block) s.add_blocks(block);
+          },
+          "blocks: 17 are more"),
+      OfStart(
+          "ComputedTokensWithoutBlocks",
+          [](Started& s) {
+            s.set_num_computed_tokens(5);
+            s.mutable_blocks()->Truncate(1);
+          },
+          "cannot hold 5 computed"),
+      OfStart(
+          "GroupThatTheModelLacks", [](Started& s) { s.add_group_blocks(); },
+          "group_blocks: expected 0"),
   };
-  add("TemperatureNegative", [](Sampling& s) { s.set_temperature(-0.1f); }, "temperature");
-  add("TemperatureNan", [](Sampling& s) { s.set_temperature(kNan); }, "temperature");
-  add("TemperatureInf", [](Sampling& s) { s.set_temperature(kInf); }, "temperature");
-  add("TopPZero", [](Sampling& s) { s.set_top_p(0); }, "top_p");
-  add("TopPAboveOne", [](Sampling& s) { s.set_top_p(std::nextafter(1.0f, 2.0f)); }, "top_p");
-  add("TopPNan", [](Sampling& s) { s.set_top_p(kNan); }, "top_p");
-  add("MinPNegative", [](Sampling& s) { s.set_min_p(-1e-9f); }, "min_p");
-  add("MinPAboveOne", [](Sampling& s) { s.set_min_p(1.5f); }, "min_p");
-  add("PresenceInf", [](Sampling& s) { s.set_presence_penalty(kInf); }, "presence_penalty");
-  add("FrequencyNan", [](Sampling& s) { s.set_frequency_penalty(kNan); }, "frequency_penalty");
-  add("RepetitionZero", [](Sampling& s) { s.set_repetition_penalty(0); }, "repetition_penalty");
-  add("RepetitionInf", [](Sampling& s) { s.set_repetition_penalty(kInf); }, "repetition_penalty");
-  add(
-      "BiasWithoutValue", [](Sampling& s) { s.add_logit_bias_ids(1); },
-      "logit_bias_values: expected 1");
-  add(
-      "BiasInf",
-      [](Sampling& s) {
-        s.add_logit_bias_ids(1);
-        s.add_logit_bias_values(-kInf);
-      },
-      "logit_bias_values[0]");
-  add(
-      "BiasOutOfVocabulary",
-      [](Sampling& s) {
-        s.add_logit_bias_ids(kBadStepVocabSize);
-        s.add_logit_bias_values(1);
-      },
-      "logit_bias_ids[0]: token 50");
-  add(
-      "BiasTwice",
-      [](Sampling& s) {
-        for (int i = 0; i < 2; ++i) {
-          s.add_logit_bias_ids(7);
-          s.add_logit_bias_values(1);
-        }
-      },
-      "logit_bias_ids[1]: token 7 is given twice");
-  add(
-      "AllowedOutOfVocabulary", [](Sampling& s) { s.add_allowed_token_ids(~0u); },
-      "allowed_token_ids[0]");
-  add(
-      "AllowedTwice",
-      [](Sampling& s) {
-        s.add_allowed_token_ids(7);
-        s.add_allowed_token_ids(7);
-      },
-      "allowed_token_ids[1]");
-  add(
-      "StopOutOfVocabulary", [](Sampling& s) { s.add_stop_token_ids(kBadStepVocabSize); },
-      "stop_token_ids[0]");
-  add("TooManyLogprobs", [](Sampling& s) { s.set_num_logprobs(6); }, "num_logprobs");
-  add("LogprobsBelowMinusOne", [](Sampling& s) { s.set_num_logprobs(-2); }, "num_logprobs");
-  add(
-      "TooManyPromptLogprobs", [](Sampling& s) { s.set_num_prompt_logprobs(6); },
-      "num_prompt_logprobs");
-  return cases;
 }
 
-std::vector<BadStep> BadSlots() {
+std::vector<BadStep> BadReleases() {
   using Step = v1::StepRequest;
-  const auto grow = [](Step& step, SlotId slot, std::vector<BlockId> blocks) {
-    step.add_grown_slots(slot);
-    step.add_grown_counts(static_cast<uint32_t>(blocks.size()));
-    step.mutable_grown_blocks()->Add(blocks.begin(), blocks.end());
-  };
   return {
       {"ReleasedOutOfRange", [](Step& s) { s.add_released_slots(8); },
        "released_slots[0]: slot 8 is not below"},
@@ -176,6 +111,17 @@ std::vector<BadStep> BadSlots() {
        "released_slots[1]: slot 1 is given twice"},
       {"StartedTwice", [](Step& s) { *s.add_started() = s.started(0); },
        "started[1]: slot 5 is given twice"},
+  };
+}
+
+std::vector<BadStep> BadGrowth() {
+  using Step = v1::StepRequest;
+  const auto grow = [](Step& step, SlotId slot, std::vector<BlockId> blocks) {
+    step.add_grown_slots(slot);
+    step.add_grown_counts(static_cast<uint32_t>(blocks.size()));
+    step.mutable_grown_blocks()->Add(blocks.begin(), blocks.end());
+  };
+  return {
       {"GrownCountsMissing", [](Step& s) { s.add_grown_slots(0); }, "grown_counts: expected 1"},
       {"GrownBlocksMissing",
        [](Step& s) {
@@ -255,6 +201,12 @@ std::vector<BadStep> BadRows() {
          s.set_decode_iterations(4);  // positions 9 to 12, blocks hold 12
        },
        "slot 0 reaches 13 tokens"},
+  };
+}
+
+std::vector<BadStep> BadDrafts() {
+  using Step = v1::StepRequest;
+  return {
       {"DraftLimitsMissing",
        [](Step& s) {
          s.add_draft_limits(0);
@@ -290,6 +242,12 @@ std::vector<BadStep> BadRows() {
          s.add_draft_limits(1);
        },
        "draft_limits: must be empty beside repeat_rows"},
+  };
+}
+
+std::vector<BadStep> BadRepeats() {
+  using Step = v1::StepRequest;
+  return {
       {"RepeatWithRows", [](Step& s) { s.set_repeat_rows(true); }, "repeat_rows: run_slots"},
       {"RepeatAReleasedRow",
        [](Step& s) {

@@ -27,9 +27,14 @@ struct BadStep {
 };
 
 std::vector<BadStep> BadStarts();
+std::vector<BadStep> BadStartedBlocks();
 std::vector<BadStep> BadSampling();
-std::vector<BadStep> BadSlots();  // released and grown ones
+std::vector<BadStep> BadTokenLists();  // of sampling
+std::vector<BadStep> BadReleases();
+std::vector<BadStep> BadGrowth();
 std::vector<BadStep> BadRows();
+std::vector<BadStep> BadDrafts();
+std::vector<BadStep> BadRepeats();
 // Of a model whose second group has a window of six tokens.
 std::vector<BadStep> BadGroupStarts();
 std::vector<BadStep> BadGroupGrowth();

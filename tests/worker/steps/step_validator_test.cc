@@ -74,9 +74,11 @@ class StepValidatorTest : public ::testing::Test {
 
 TEST_F(StepValidatorTest, EveryRuleRefusesWithItsField) {
   for (const std::vector<BadStep>& cases :
-       {lockstep::testing::BadStarts(), lockstep::testing::BadSampling(),
-        lockstep::testing::BadSlots(), lockstep::testing::BadRows(),
-        lockstep::testing::BadOrder()}) {
+       {lockstep::testing::BadStarts(), lockstep::testing::BadStartedBlocks(),
+        lockstep::testing::BadSampling(), lockstep::testing::BadTokenLists(),
+        lockstep::testing::BadReleases(), lockstep::testing::BadGrowth(),
+        lockstep::testing::BadRows(), lockstep::testing::BadDrafts(),
+        lockstep::testing::BadRepeats(), lockstep::testing::BadOrder()}) {
     for (const BadStep& bad : cases) {
       v1::StepRequest step = Step();
       *step.add_started() =

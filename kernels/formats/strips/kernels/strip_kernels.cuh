@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/formats/strips/strip_gemm.cuh"
+#include "kernels/formats/strips/kernels/strip_gemm.cuh"
 
 namespace lockstep::kernels {
 

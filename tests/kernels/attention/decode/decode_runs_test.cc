@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/attention/decode/decode_run_walk.h"
+
 namespace lockstep::kernels {
 namespace {
 

@@ -36,10 +36,17 @@ void CountAnswer(RawConnection& connection, milliseconds patience, AttackTally& 
   if (!connection.open()) ++tally.num_cut_off;
 }
 
-// Sends the request again and again on connections that it reads nothing from; the oldest of them
-// gives way to the next.
-void LeaveUnread(const AttackTarget& target, const std::string& request, size_t num_connections,
-                 milliseconds pause, const std::stop_token& stop, AttackTally& tally) {
+// A request that is sent again and again on connections that nothing is read from. The oldest
+// connection gives way to the next.
+struct UnreadRequest {
+  std::string request;
+  size_t num_connections;
+  milliseconds pause;  // after each connection
+};
+
+void LeaveUnread(const AttackTarget& target, const UnreadRequest& unread_request,
+                 const std::stop_token& stop, AttackTally& tally) {
+  const auto& [request, num_connections, pause] = unread_request;
   std::vector<RawConnection> unread(num_connections);
   for (size_t next = 0; !stop.stop_requested(); next = (next + 1) % num_connections) {
     if (unread[next].open()) CountAnswer(unread[next], milliseconds(0), tally);
@@ -55,15 +62,16 @@ void SendMalformedBodies(const AttackTarget& target, const std::stop_token& stop
                          AttackTally& tally) {
   const std::string request =
       Request("/v1/completions", kGreedyKey, "{\"prompt\": \"" + std::string(kLargeBytes, '\x7f'));
-  LeaveUnread(target, request, 110, milliseconds(20), stop, tally);
+  LeaveUnread(target, {request, 110, milliseconds(20)}, stop, tally);
 }
 
 // Small on the way in, large once it is read.
 void SendDeepBodies(const AttackTarget& target, const std::stop_token& stop, AttackTally& tally) {
   std::string body = "{\"prompt\": [[";
   while (body.size() < kLargeBytes / 3) body += "{},";
-  LeaveUnread(target, Request("/v1/completions", kGreedyKey, body + "{}]]}"), 16, milliseconds(50),
-              stop, tally);
+  LeaveUnread(target,
+              {Request("/v1/completions", kGreedyKey, body + "{}]]}"), 16, milliseconds(50)}, stop,
+              tally);
 }
 
 void LeaveTokensUnread(const AttackTarget& target, const std::stop_token& stop,
@@ -71,17 +79,20 @@ void LeaveTokensUnread(const AttackTarget& target, const std::stop_token& stop,
   std::string words;
   while (words.size() < 250'000) words += "a b ";
   LeaveUnread(target,
-              Request("/tokenize", kGreedyKey,
-                      "{\"return_token_strs\": true, \"prompt\": \"" + words + "\"}"),
-              110, milliseconds(20), stop, tally);
+              {Request("/tokenize", kGreedyKey,
+                       "{\"return_token_strs\": true, \"prompt\": \"" + words + "\"}"),
+               110, milliseconds(20)},
+              stop, tally);
 }
 
 void LeaveStreamsUnread(const AttackTarget& target, const std::stop_token& stop,
                         AttackTally& tally) {
-  LeaveUnread(target,
-              Request("/v1/completions", kGreedyKey,
-                      R"({"prompt": [1, 2, 3], "max_tokens": 100, "stream": true, "logprobs": 5})"),
-              16, milliseconds(100), stop, tally);
+  LeaveUnread(
+      target,
+      {Request("/v1/completions", kGreedyKey,
+               R"({"prompt": [1, 2, 3], "max_tokens": 100, "stream": true, "logprobs": 5})"),
+       16, milliseconds(100)},
+      stop, tally);
 }
 
 // A byte now and then, on many connections.

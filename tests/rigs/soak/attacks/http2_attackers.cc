@@ -201,10 +201,18 @@ void OpenStreamsOnly(const AttackTarget& target, const std::stop_token& stop, At
   }
 }
 
+// A call whose data comes in frames. `flags` are those of the last frame.
+struct HeldCall {
+  const char* path;
+  std::string_view data;
+  uint8_t flags;
+  std::optional<uint32_t> stream_window;
+};
+
 // Sends the call again and again, at most so many times on a connection, on connections that stay.
-void HoldCalls(const AttackTarget& target, const char* path, std::string_view data, uint8_t flags,
-               std::optional<uint32_t> stream_window, const std::stop_token& stop,
+void HoldCalls(const AttackTarget& target, const HeldCall& held, const std::stop_token& stop,
                AttackTally& tally) {
+  const auto& [path, data, flags, stream_window] = held;
   constexpr uint32_t kMaxStream = 512;
   const std::string header = GrpcHeaderBlock(path, kSecondGreedyKey);
   std::vector<Http2Peer> peers(16);
@@ -237,8 +245,8 @@ void LeaveAnswersNoWindow(const AttackTarget& target, const std::stop_token& sto
                           AttackTally& tally) {
   v1::TokenizeRequest request;
   while (request.text().size() < kStreamWindowBytes - 1024) request.mutable_text()->append("a b ");
-  HoldCalls(target, kTokenize, GrpcMessage(request.SerializeAsString()), kEndStream, 0, stop,
-            tally);
+  const std::string message = GrpcMessage(request.SerializeAsString());
+  HoldCalls(target, {kTokenize, message, kEndStream, 0}, stop, tally);
 }
 
 // Messages that announce as much as is taken, of which the stream's first window comes.
@@ -246,7 +254,7 @@ void AnnounceLargeMessages(const AttackTarget& target, const std::stop_token& st
                            AttackTally& tally) {
   const std::string begun =
       GrpcPrefix(1'000'000) + std::string(kStreamWindowBytes - kFrameBytes, 'x');
-  HoldCalls(target, kGenerate, begun, 0, {}, stop, tally);
+  HoldCalls(target, {kGenerate, begun, 0, {}}, stop, tally);
 }
 
 // Whatever is no call: prefixes that lie, messages that are none, ends in the middle, compression.

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/status.h"
-#include "tests/router/core/reference_model.h"
+#include "tests/router/core/model/reference_model.h"
 
 namespace lockstep::router::testing {
 

@@ -11,7 +11,7 @@
 #include "common/ids.h"
 #include "router/core/messages/step.h"
 #include "router/core/scheduler.h"
-#include "tests/router/core/model_worker.h"
+#include "tests/router/core/model/model_worker.h"
 
 namespace lockstep::router::testing {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "common/status.h"
-#include "tests/router/core/model_worker.h"
+#include "tests/router/core/model/model_worker.h"
+#include "tests/router/core/model/reference_model.h"
 #include "tests/router/core/properties/plan_observer.h"
-#include "tests/router/core/reference_model.h"
 
 namespace lockstep::router::testing {
 namespace {

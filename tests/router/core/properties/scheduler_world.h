@@ -15,10 +15,10 @@
 
 #include "common/instant.h"
 #include "router/core/scheduler.h"
-#include "tests/router/core/model_worker.h"
+#include "tests/router/core/model/model_worker.h"
+#include "tests/router/core/model/reference_model.h"
 #include "tests/router/core/properties/plan_observer.h"
 #include "tests/router/core/properties/random_source.h"
-#include "tests/router/core/reference_model.h"
 
 namespace lockstep::router::testing {
 

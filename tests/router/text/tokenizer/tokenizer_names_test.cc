@@ -20,11 +20,11 @@ json Added(const std::string& content, const json& id) {
           {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
 
-TEST(TokenizerNamesTest, AreShownShortAndOnOneLine) {
-  const std::string names[] = {std::string(size_t{1} << 20, 'x'), "two\nlines", "\x1b]0;title\x07"};
-  // What is wrong in each definition has the name in its message.
-  using Spoil = std::function<void(json & definition, const std::string& name)>;
-  const std::vector<std::pair<const char*, Spoil>> cases = {
+// What is wrong in each definition has the name in its message.
+using Spoil = std::function<void(json& definition, const std::string& name)>;
+
+std::vector<std::pair<const char*, Spoil>> BadDefinitions() {
+  return {
       {"unknown field", [](json& d, const std::string& name) { d[name] = 1; }},
       {"unknown field of the model",
        [](json& d, const std::string& name) { d["model"][name] = 1; }},
@@ -51,19 +51,24 @@ TEST(TokenizerNamesTest, AreShownShortAndOnOneLine) {
       {"field of an added token",
        [](json& d, const std::string& name) { d["added_tokens"][0][name] = 1; }},
   };
-  const auto expect_short = [](const std::string& message, const char* what) {
-    EXPECT_LE(message.size(), 1000u) << what;
-    EXPECT_TRUE(std::none_of(message.begin(), message.end(),
-                             [](char c) { return static_cast<unsigned char>(c) < 0x20; }))
-        << what << ": " << message;
-  };
+}
+
+void ExpectShort(const std::string& message, const char* what) {
+  EXPECT_LE(message.size(), 1000u) << what;
+  EXPECT_TRUE(std::none_of(message.begin(), message.end(),
+                           [](char c) { return static_cast<unsigned char>(c) < 0x20; }))
+      << what << ": " << message;
+}
+
+TEST(TokenizerNamesTest, AreShownShortAndOnOneLine) {
+  const std::string names[] = {std::string(size_t{1} << 20, 'x'), "two\nlines", "\x1b]0;title\x07"};
   for (const std::string& name : names) {
-    for (const auto& [what, spoil] : cases) {
+    for (const auto& [what, spoil] : BadDefinitions()) {
       json definition = TinyTokenizerJson();
       spoil(definition, name);
       const absl::Status status = LoadTiny(definition).status();
       ASSERT_FALSE(status.ok()) << what;
-      expect_short(Message(status), what);
+      ExpectShort(Message(status), what);
     }
     // Two ids of an added token are accepted, with a warning.
     json definition = TinyTokenizerJson();
@@ -73,7 +78,7 @@ TEST(TokenizerNamesTest, AreShownShortAndOnOneLine) {
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
     ASSERT_FALSE((*tokenizer)->warnings().empty());
     for (const std::string& warning : (*tokenizer)->warnings()) {
-      expect_short(warning, "two ids of an added token");
+      ExpectShort(warning, "two ids of an added token");
     }
   }
 }

@@ -1,80 +1,15 @@
 #include "router/http/dialects/openai/openai_writer.h"
 
-#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "common/status.h"
-#include "tests/router/serving/byte_tokenizer.h"
+#include "tests/router/http/dialects/openai/openai_writer_fixture.h"
 
 namespace lockstep::router {
 namespace {
-
-namespace v1 = lockstep::v1;
-
-// The beginning of every object in these tests.
-const char kCompletionHead[] =
-    R"({"id":"cmpl-1","object":"text_completion","created":7,"model":"tiny",)"
-    R"("system_fingerprint":"fp_1","choices":)";
-const char kChatHead[] = R"({"id":"cmpl-1","object":"chat.completion","created":7,"model":"tiny",)"
-                         R"("system_fingerprint":"fp_1","choices":)";
-const char kChunkHead[] =
-    R"({"id":"cmpl-1","object":"chat.completion.chunk","created":7,"model":"tiny",)"
-    R"("system_fingerprint":"fp_1","choices":)";
-
-v1::GenerateResponse ParseResponse(const std::string& text) {
-  v1::GenerateResponse message;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
-  return message;
-}
-
-std::string Event(const std::string& json) { return "data: " + json + "\n\n"; }
-
-class AnswerWriterTest : public ::testing::Test {
- protected:
-  void Parse(const AnswerFormat& format, const std::string& body) {
-    auto request = &format == &ChatFormat() ? ParseChatRequest(body) : ParseCompletionRequest(body);
-    ASSERT_TRUE(request.ok()) << request.status();
-    request_ = *std::move(request);
-    writer_ = OpenAiWriter::Make({.id = "cmpl-1",
-                                  .facts = {.model = "tiny",
-                                            .system_fingerprint = "fp_1",
-                                            .created_unix_seconds = 7,
-                                            .tokenizer = &tokenizer_},
-                                  .format = &format},
-                                 request_);
-  }
-  void Completion(const std::string& fields) {
-    Parse(CompletionFormat(), R"({"prompt": "Hi", )" + fields + "}");
-  }
-  void Chat(const std::string& fields) {
-    Parse(ChatFormat(), R"({"messages": [{"role": "user", "content": "Hi"}], )" + fields + "}");
-  }
-  // What these messages, which came together, add to the answer.
-  std::string Add(const std::vector<std::string>& messages, uint32_t prompt = 0) {
-    std::vector<v1::GenerateResponse> parsed;
-    for (const std::string& text : messages) parsed.push_back(ParseResponse(text));
-    std::string out;
-    writer_->Add(prompt, parsed, out);
-    return out;
-  }
-  std::string Finish() {
-    std::string out;
-    writer_->Finish(out);
-    return out;
-  }
-
-  const lockstep::testing::ByteTokenizer tokenizer_;
-  OpenAiRequest request_;
-  std::unique_ptr<AnswerWriter> writer_;
-};
-
-const char kPromptInfo[] = "prompt_info { request_id: 'r' prompt_tokens: 3 cached_tokens: 2 }";
-const char kLength[] = "finish { index: 0 reason: FINISH_REASON_LENGTH }";
-const char kUsage[] = R"({"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,)"
-                      R"("prompt_tokens_details":{"cached_tokens":2}})";
 
 TEST_F(AnswerWriterTest, AWholeCompletion) {
   Completion(R"("n": 2)");

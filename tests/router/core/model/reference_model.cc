@@ -1,4 +1,4 @@
-#include "tests/router/core/reference_model.h"
+#include "tests/router/core/model/reference_model.h"
 
 #include <algorithm>
 
