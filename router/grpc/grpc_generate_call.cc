@@ -52,28 +52,24 @@ GenerateStream::GenerateStream(ApiContext& context, GrpcCallStart start)
       context_(context),
       memory_(std::move(start.transport.memory)),
       deadline_(context.clock.Now() + start.timeout),
-      home_(std::move(start.home)) {}
+      home_(std::move(start.home)),
+      door_(context) {}
 
 // Call before anything else is read.
 void GenerateStream::Identify(const HeaderList& fields) {
-  absl::StatusOr<std::shared_ptr<const Tenant>> tenant =
-      IdentifyCaller(context_.gatekeeper, fields);
-  if (tenant.ok()) {
-    tenant_ = *std::move(tenant);
-    BeginTrace(fields);
-    return ChargeTo(NameOf(tenant_.get()));
-  }
-  RouterMetrics::At(context_.metrics.requests_total, tenant.status().code()).Increment();
-  Finish(GrpcStatus::Of(tenant.status()));
+  const absl::Status status = door_.Identify(fields.FindOnly("authorization"));
+  if (!status.ok()) return Finish(GrpcStatus::Of(status));
+  BeginTrace(fields);
+  ChargeTo(door_.tenant_name());
 }
 
-// Strangers cannot make the router record anything: they have no tenant.
 void GenerateStream::BeginTrace(const HeaderList& fields) {
   constexpr char kMethod[] = "lockstep.v1.Generation/Generate";
   if (context_.tracer == nullptr) return;
-  trace_ = context_.BeginTrace(
-      ParseTraceContext(fields.FindOnly("traceparent"), fields.FindAll("tracestate")), kMethod);
-  if (trace_ != nullptr) trace_->Set({{"rpc.system", "grpc"}, {"rpc.method", kMethod}});
+  door_.BeginTrace(ParseTraceContext(fields.FindOnly("traceparent"), fields.FindAll("tracestate")),
+                   kMethod);
+  if (door_.trace() != nullptr)
+    door_.trace()->Set({{"rpc.system", "grpc"}, {"rpc.method", kMethod}});
 }
 
 void GenerateStream::OnMessage(Message message) {
@@ -103,15 +99,12 @@ void GenerateStream::RunStrand() {
     message = std::exchange(message_, Message());
   }
   // Checked first, so that a tenant at its limit costs no parsing.
-  absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> pass =
-      context_.gatekeeper.Admit(tenant_.get(), context_.clock.Now());
-  if (!pass.ok()) return Refuse(pass.status());
+  if (const absl::Status status = door_.Admit(); !status.ok()) return FinishRefused(status);
   const auto counted = std::make_shared<CountedRequest>();
   counted->memory = memory_;
   if (const absl::Status status = ReadMessage(context_, message, counted->request); !status.ok()) {
-    // The tenant may call again as soon as it knows the error.
-    pass->reset();
-    return Refuse(status);
+    door_.Refuse(status);
+    return FinishRefused(status);
   }
   counted->held = std::move(message.held);
   const auto call = std::make_shared<GrpcGenerateCall>(
@@ -119,21 +112,20 @@ void GenerateStream::RunStrand() {
       GenerateCall::Origin{
           .request = std::shared_ptr<const v1::GenerateRequest>(counted, &counted->request),
           .deadline = deadline_,
-          .tenant = tenant_,
+          .tenant = door_.tenant(),
           .home = home_,
-          .output_meter = CountIn(memory_, NameOf(tenant_.get())),
-          .trace = trace_},
+          .output_meter = CountIn(memory_, door_.tenant_name()),
+          .trace = door_.trace()},
       weak_from_this());
   {
     MutexLock lock(call_mutex_);
     if (over_) return;
     call_ = call;
   }
-  if (call->Admit(*std::move(pass))) call->Start();
+  if (call->Admit(door_.TakePass())) call->Start();
 }
 
-void GenerateStream::Refuse(const absl::Status& status) {
-  RouterMetrics::At(context_.metrics.requests_total, status.code()).Increment();
+void GenerateStream::FinishRefused(const absl::Status& status) {
   Finish(FinalStatus(status, context_.config.retry_after));
 }
 
@@ -158,7 +150,7 @@ void GenerateStream::OnOver(bool finished) {
   }
   if (last != nullptr && !finished) last->OnWriteDone(false);
   // Of a stream without a call; a call has ended the span itself.
-  if (finished && trace_ != nullptr) trace_->End(end_code(), context_.clock.Now());
+  if (finished && door_.trace() != nullptr) door_.trace()->End(end_code(), context_.clock.Now());
 }
 
 void GrpcGenerateCall::StartWrite(std::vector<v1::GenerateResponse> messages) {

@@ -12,6 +12,7 @@
 #include "common/runtime/mutex.h"
 #include "lockstep/v1/generation.pb.h"
 #include "router/grpc/grpc_services.h"
+#include "router/serving/calls/call_door.h"
 #include "router/serving/calls/generate_call.h"
 
 namespace lockstep::router {
@@ -33,7 +34,7 @@ class GenerateStream final : public GrpcCall,
   GenerateStream(ApiContext& context, GrpcCallStart start);
 
   void RunStrand() override;
-  std::string_view owner() const override { return NameOf(tenant_.get()); }
+  std::string_view owner() const override { return door_.tenant_name(); }
   size_t num_work_bytes() const override { return num_message_bytes_; }
 
  private:
@@ -41,8 +42,8 @@ class GenerateStream final : public GrpcCall,
 
   void Identify(const HeaderList& fields);
   void BeginTrace(const HeaderList& fields);
-  // Ends the stream before a GenerateCall exists.
-  void Refuse(const absl::Status& status);
+  // Ends the stream of a request that the door refused.
+  void FinishRefused(const absl::Status& status);
   void OnMessage(Message message) override;
   void OnHalfClose() override;
   void OnSent(bool awaited) override;
@@ -58,8 +59,7 @@ class GenerateStream final : public GrpcCall,
   const std::shared_ptr<ByteBudget> memory_;
   const Instant deadline_;
   const std::shared_ptr<StrandRunner> home_;
-  std::shared_ptr<RequestTrace> trace_;   // null: the request is not recorded
-  std::shared_ptr<const Tenant> tenant_;  // null: no tenant
+  CallDoor door_;
   bool has_message_ = false;
   size_t num_message_bytes_ = 0;
 

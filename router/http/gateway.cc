@@ -9,6 +9,7 @@
 #include "common/status.h"
 #include "router/http/dialects/openai/openai_error.h"
 #include "router/http/exchanges/body_decoder.h"
+#include "router/serving/calls/call_door.h"
 #include "router/serving/validation/field_checks.h"
 
 namespace lockstep::router {
@@ -106,9 +107,7 @@ std::shared_ptr<Exchange> Gateway::CheckHeader(const Route* route, RoutedRequest
     }
   }
   if (!limit.ok()) {
-    if (route->generates) {
-      RouterMetrics::At(context_.api.metrics.requests_total, limit.code()).Increment();
-    }
+    if (route->generates) CallDoor(context_.api).Refuse(limit);
     return ReplyError(context_, request, limit);
   }
   if (http.body_share != nullptr && http.answer.memory != nullptr) {

@@ -81,40 +81,38 @@ GenerateExchange::GenerateExchange(ApiContext& context, Origin origin, HttpReque
                                    std::shared_ptr<OutputSignal> signal)
     : context_(context),
       dialect_(origin.dialect),
-      tenant_(std::move(origin.tenant)),
       signal_(std::move(signal)),
       id_(context.MakeRequestId(context.engine.NextKey())),
+      door_(context, std::move(origin.tenant)),
       http_(std::move(request)),
       num_body_bytes_(http_.body.size()),
       num_work_bytes_(num_body_bytes_),
-      trace_(BeginTrace()),
-      reading_(http_.answer.ShareOf(NameOf(tenant_.get()))),
-      held_(http_.answer.ShareOf(NameOf(tenant_.get()))) {}
+      reading_(http_.answer.ShareOf(door_.tenant_name())),
+      held_(http_.answer.ShareOf(door_.tenant_name())) {
+  BeginTrace();
+}
 
 GenerateExchange::~GenerateExchange() = default;
 
-std::shared_ptr<RequestTrace> GenerateExchange::BeginTrace() const {
+void GenerateExchange::BeginTrace() {
   const std::string_view operation = dialect_.operation();
-  std::shared_ptr<RequestTrace> trace =
-      context_.BeginTrace(http_.trace, SpanName(operation, context_.model.id));
-  if (trace == nullptr) return nullptr;
+  door_.BeginTrace(http_.trace, SpanName(operation, context_.model.id));
+  const std::shared_ptr<RequestTrace>& trace = door_.trace();
+  if (trace == nullptr) return;
   trace->Set({{"gen_ai.operation.name", std::string(operation)}, {"http.route", http_.path}});
   if (!http_.request_id.empty()) {
     trace->Set({{"http.request.header.x-request-id", std::vector<std::string>{http_.request_id}}});
   }
-  return trace;
+}
+
+void GenerateExchange::EndTrace(absl::StatusCode code) {
+  if (door_.trace() != nullptr) door_.trace()->End(code, context_.clock.Now());
 }
 
 bool GenerateExchange::Admit() {
-  absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> pass =
-      context_.gatekeeper.Admit(tenant_.get(), context_.clock.Now());
-  if (pass.ok()) {
-    pass_ = *std::move(pass);
-    return true;
-  }
-  RouterMetrics::At(context_.metrics.requests_total, pass.status().code()).Increment();
-  Fail(pass.status());
-  return false;
+  const absl::Status status = door_.Admit();
+  if (!status.ok()) Fail(status);
+  return status.ok();
 }
 
 absl::StatusOr<std::unique_ptr<ApiRequest>> GenerateExchange::ReadBody(const std::string& body) {
@@ -152,7 +150,7 @@ bool GenerateExchange::Decode(std::unique_ptr<BodyDecoder>& decoder, std::string
   {
     MutexLock lock(mutex_);
     if (over_) {
-      pass_.reset();
+      door_.Leave();
       return false;
     }
     decoder_ = std::move(decoder);
@@ -183,9 +181,7 @@ void GenerateExchange::RunStrand() {
 }
 
 void GenerateExchange::Refuse(const absl::Status& status) {
-  RouterMetrics::At(context_.metrics.requests_total, status.code()).Increment();
-  // The tenant may call again as soon as it knows.
-  pass_.reset();
+  door_.Refuse(status);
   Fail(status);
 }
 
@@ -193,10 +189,11 @@ void GenerateExchange::Refuse(const absl::Status& status) {
 absl::Status GenerateExchange::CheckBatch(
     const std::vector<std::shared_ptr<HttpGenerateCall>>& calls) const {
   if (calls.size() < 2) return absl::OkStatus();
-  if (tenant_ != nullptr && tenant_->max_open_requests > 0 &&
-      calls.size() > tenant_->max_open_requests) {
+  const Tenant* const tenant = door_.tenant().get();
+  if (tenant != nullptr && tenant->max_open_requests > 0 &&
+      calls.size() > tenant->max_open_requests) {
     return InvalidArgument("prompt: {} prompts, tenant \"{}\" may have {} requests open",
-                           calls.size(), tenant_->name, tenant_->max_open_requests);
+                           calls.size(), tenant->name, tenant->max_open_requests);
   }
   uint64_t num_tokens = 0;
   for (const auto& call : calls) num_tokens += call->estimated_prompt_tokens();
@@ -211,17 +208,17 @@ void GenerateExchange::StartCalls() {
         GenerateCall::Origin{.request = std::shared_ptr<const v1::GenerateRequest>(
                                  request_, &request_->prompts[prompt]),
                              .deadline = Instant::InfiniteFuture(),
-                             .tenant = tenant_,
+                             .tenant = door_.tenant(),
                              .home = http_.home,
-                             .output_meter = CountIn(http_.answer.memory, NameOf(tenant_.get())),
-                             .trace = trace_,
+                             .output_meter = CountIn(http_.answer.memory, door_.tenant_name()),
+                             .trace = door_.trace(),
                              .follows_in_batch = prompt > 0}));
   }
-  if (trace_ != nullptr) trace_->SetNumCalls(calls.size());
+  if (door_.trace() != nullptr) door_.trace()->SetNumCalls(calls.size());
   if (const absl::Status status = CheckBatch(calls); !status.ok()) return Refuse(status);
   // All of them or none: the first that is refused ends the exchange.
   for (const auto& call : calls) {
-    if (!call->Admit(std::move(pass_))) return;
+    if (!call->Admit(door_.TakePass())) return;
   }
   {
     MutexLock lock(mutex_);
@@ -324,7 +321,7 @@ void GenerateExchange::OnCallEnd(uint32_t prompt, const absl::Status& status) {
     pending_.last = true;
     const absl::Status excess = Hold();
     if (!excess.ok() && !request_->stream) {
-      if (trace_ != nullptr) trace_->End(excess.code(), context_.clock.Now());
+      EndTrace(excess.code());
       SetError(excess);
     } else {
       // The end of a stream is little, and its client waits for nothing else.
@@ -340,7 +337,7 @@ void GenerateExchange::Fail(const absl::Status& status) {
     MutexLock lock(mutex_);
     if (over_) return;
     over_ = true;
-    if (trace_ != nullptr) trace_->End(status.code(), context_.clock.Now());
+    EndTrace(status.code());
     pending_.last = true;
     if (head_taken_) {
       writer_->Fail(status, pending_.body);
@@ -387,7 +384,7 @@ void GenerateExchange::Abandon() {
       decoder_.reset();
       // It may wait for a thread for long, and nobody counts the body any more.
       ReleaseMemory(http_.body);
-      pass_.reset();
+      door_.Leave();
     }
   }
   CancelCalls();

@@ -15,6 +15,7 @@
 #include "router/http/dialects/dialect.h"
 #include "router/http/exchanges/body_decoder.h"
 #include "router/serving/calls/api_context.h"
+#include "router/serving/calls/call_door.h"
 
 namespace lockstep::router {
 
@@ -47,7 +48,7 @@ class GenerateExchange final : public Exchange,
   void Abandon() override;
   // Reads the body and starts the calls.
   void RunStrand() override;
-  std::string_view owner() const override { return NameOf(tenant_.get()); }
+  std::string_view owner() const override { return door_.tenant_name(); }
   size_t num_work_bytes() const override { return num_work_bytes_; }
 
  private:
@@ -66,7 +67,8 @@ class GenerateExchange final : public Exchange,
   absl::StatusOr<std::unique_ptr<ApiRequest>> ReadBody(const std::string& body);
   void StartCalls();
   absl::Status CheckBatch(const std::vector<std::shared_ptr<HttpGenerateCall>>& calls) const;
-  std::shared_ptr<RequestTrace> BeginTrace() const;
+  void BeginTrace();
+  void EndTrace(absl::StatusCode code);
   std::unique_ptr<AnswerWriter> MakeWriter() const;
   // Before there are calls.
   void Refuse(const absl::Status& status);
@@ -83,15 +85,13 @@ class GenerateExchange final : public Exchange,
 
   ApiContext& context_;
   const Dialect& dialect_;
-  const std::shared_ptr<const Tenant> tenant_;
   const std::shared_ptr<OutputSignal> signal_;
   const std::string id_;
-  HttpRequest http_;             // its body and pass_ until RunStrand begins, or the client is gone
+  CallDoor door_;
+  HttpRequest http_;             // its body until RunStrand begins, or the client is gone
   const size_t num_body_bytes_;  // as they came
   size_t num_work_bytes_;        // of the next turn
-  const std::shared_ptr<RequestTrace> trace_;  // null: the request is not recorded
-  std::unique_ptr<Gatekeeper::Pass> pass_;     // of the first call, until there is one
-  ByteBudget::Share reading_;                  // of what the body is read into, beyond the body
+  ByteBudget::Share reading_;    // of what the body is read into, beyond the body
   std::shared_ptr<const ApiRequest> request_;
 
   Mutex mutex_;

@@ -92,6 +92,10 @@ class ApiContext {
   uint64_t DrawSeed();
   // Differs from the ids of other routers, and of earlier lives of this router.
   std::string MakeRequestId(RequestKey key) const;
+  // Counts a request that ended, or was refused (lockstep_router_requests_total).
+  void CountEnd(absl::StatusCode code) const {
+    RouterMetrics::At(metrics.requests_total, code).Increment();
+  }
   // Null if the request is not recorded. `name`: of the span, until there is a better one.
   std::shared_ptr<RequestTrace> BeginTrace(const std::optional<TraceContext>& parent,
                                            std::string_view name) const;

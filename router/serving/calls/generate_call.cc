@@ -241,7 +241,7 @@ void GenerateCall::RecordEnd(const absl::Status& status) {
   if (!status.ok()) EndTrace(status.code());  // otherwise the last messages may still be refused
   // The tenant may begin its next call as soon as it can know that this one is over.
   pass_.reset();
-  RouterMetrics::At(context_.metrics.requests_total, status.code()).Increment();
+  context_.CountEnd(status.code());
 }
 
 void GenerateCall::EndTrace(absl::StatusCode code) {
