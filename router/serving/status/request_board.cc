@@ -1,4 +1,4 @@
-#include "router/serving/calls/request_board.h"
+#include "router/serving/status/request_board.h"
 
 #include <algorithm>
 #include <utility>

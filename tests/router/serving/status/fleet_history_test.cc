@@ -1,4 +1,4 @@
-#include "router/serving/calls/fleet_history.h"
+#include "router/serving/status/fleet_history.h"
 
 #include <gtest/gtest.h>
 
