@@ -225,6 +225,7 @@ absl::Status CommandLine::Parse(std::string_view usage) {
   std::vector<std::string> rest = setter.for_abseil();
   rest.insert(rest.begin(), arguments_.front());
   std::vector<char*> pointers;
+  pointers.reserve(rest.size());
   for (std::string& argument : rest) pointers.push_back(argument.data());
   absl::ParseCommandLine(static_cast<int>(pointers.size()), pointers.data());
   return setter.errors().empty() ? absl::OkStatus() : InvalidArgument("{}", setter.errors());

@@ -176,10 +176,9 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
   if (const auto python = EnvironmentValue("LOCKSTEP_TEMPLATE_PYTHON")) {
     router_arguments.push_back("--template-python=" + *python);
   }
-  fleet.router = {
-      .name = "router",
-      .arguments = Joined(std::move(router_arguments), options.router_flags),
-      .log_path = places.log_folder + "/router.log"};
+  fleet.router = {.name = "router",
+                  .arguments = Joined(std::move(router_arguments), options.router_flags),
+                  .log_path = places.log_folder + "/router.log"};
   return fleet;
 }
 

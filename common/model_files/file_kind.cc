@@ -75,7 +75,8 @@ bool IsPrintable(std::string_view text) {
 
 // Eight bytes of length, then the JSON header.
 bool IsSafetensors(std::string_view bytes) {
-  return bytes.size() > 9 && bytes[8] == '{' && bytes.substr(4, 4) == std::string_view("\0\0\0", 4);
+  return bytes.size() > 9 && bytes[8] == '{' &&
+         bytes.substr(4, 4) == std::string_view("\0\0\0\0", 4);
 }
 
 // Servers answer with such a line in place of a file.

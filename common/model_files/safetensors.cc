@@ -143,6 +143,7 @@ absl::StatusOr<SafetensorsTensor> ParseTensor(const std::string& key, const nloh
 absl::Status CheckCoverage(const std::vector<SafetensorsTensor>& tensors,
                            std::span<const std::byte> data, const std::string& name) {
   std::vector<const SafetensorsTensor*> by_offset;
+  by_offset.reserve(tensors.size());
   for (const SafetensorsTensor& tensor : tensors) by_offset.push_back(&tensor);
   std::sort(by_offset.begin(), by_offset.end(), [](const auto* a, const auto* b) {
     return std::pair(a->data.data(), a->data.size()) < std::pair(b->data.data(), b->data.size());

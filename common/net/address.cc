@@ -21,7 +21,7 @@ bool IsPlainHost(std::string_view host) {
 }  // namespace
 
 absl::StatusOr<Address> ParseAddress(std::string_view text) {
-  const absl::Status error =
+  absl::Status error =
       InvalidArgument("address \"{}\", expected host:port or [v6]:port with port 0 to 65535", text);
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return error;

@@ -39,6 +39,7 @@ int ReadFromSocket(BIO* bio, char* room, int max_bytes) {
   return static_cast<int>(received);
 }
 
+// NOLINTNEXTLINE(google-runtime-int): OpenSSL's type
 long ControlSocket(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
 
 int CreateSocket(BIO* bio) {
@@ -65,6 +66,7 @@ RpcSocket::RpcSocket(int descriptor, SslPtr ssl) : descriptor_(descriptor), ssl_
   if (ssl_ == nullptr) return;
   BIO* const bio = BIO_new(SocketMethod());
   LOCKSTEP_CHECK(bio != nullptr, "no memory");
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): DescriptorOf takes it out again
   BIO_set_data(bio, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)));
   SSL_set_bio(ssl_.get(), bio, bio);
 }
@@ -104,7 +106,7 @@ RpcSocket::Result RpcSocket::Fail(int ssl_result) {
   const int kind = SSL_get_error(ssl_.get(), ssl_result);
   waits_for_room_ = kind == SSL_ERROR_WANT_WRITE;
   if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return Result::kWouldBlock;
-  const long verified = SSL_get_verify_result(ssl_.get());
+  const auto verified = SSL_get_verify_result(ssl_.get());
   error_ = verified == X509_V_OK ? TakeSslError() : X509_verify_cert_error_string(verified);
   ERR_clear_error();
   return Result::kClosed;

@@ -107,7 +107,7 @@ absl::StatusOr<int> BeginConnecting(const SocketAddress& address) {
       errno == EINPROGRESS) {
     return made;
   }
-  const absl::Status status = Unavailable("{}", std::strerror(errno));
+  absl::Status status = Unavailable("{}", std::strerror(errno));
   close(made);
   return status;
 }

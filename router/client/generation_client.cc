@@ -77,7 +77,7 @@ class GenerationClient::Impl {
     constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
     const absl::Time deadline = absl::Now() + timeout;
     for (;;) {
-      const absl::StatusOr<v1::Model> model = GetModel(absl::Seconds(5));
+      absl::StatusOr<v1::Model> model = GetModel(absl::Seconds(5));
       if (model.ok() && model->ready()) return model;
       if (!model.ok() && model.status().code() != absl::StatusCode::kUnavailable &&
           model.status().code() != absl::StatusCode::kDeadlineExceeded) {

@@ -208,6 +208,7 @@ absl::Status Engine::CheckWorkers() const {
 std::vector<ReplicaStatus> Engine::replica_statuses() const {
   MutexLock lock(replicas_mutex_);
   std::vector<ReplicaStatus> all;
+  all.reserve(replicas_.size());
   for (const auto& [seat, replica] : replicas_) all.push_back(replica->board().status());
   return all;
 }

@@ -210,6 +210,7 @@ class StandardServices::Reflection final : public OpenCall {
   void AnswerWaiting() {
     std::string_view rest = std::string_view(waiting_).substr(num_done_bytes_);
     while (!rest.empty() && HasRoom() && !over()) {
+      // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): only whole messages wait
       const size_t num_bytes = ReadMessageSize(rest.data());
       Answer(rest.substr(kMessagePrefixBytes, num_bytes));
       rest.remove_prefix(kMessagePrefixBytes + num_bytes);

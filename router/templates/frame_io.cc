@@ -11,6 +11,7 @@
 namespace lockstep::router {
 namespace {
 
+// NOLINTNEXTLINE(google-runtime-int): poll's type
 FrameEnd WaitFor(int socket, short events, Patience patience) {
   const int milliseconds = patience();
   if (milliseconds == 0) return FrameEnd::kOverdue;

@@ -21,7 +21,7 @@ constexpr std::string_view kScheme = "dns:///";
 bool IsWorkerName(std::string_view worker) { return worker.starts_with("dns:"); }
 
 absl::StatusOr<Address> ParseWorkerName(std::string_view worker) {
-  const absl::Status error =
+  absl::Status error =
       InvalidArgument("name \"{}\", expected dns:///name:port with port 1 to 65535", worker);
   if (!worker.starts_with(kScheme)) return error;
   absl::StatusOr<Address> address = ParseAddress(worker.substr(kScheme.size()));

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 import programs
 import repository_checks
@@ -131,6 +132,100 @@ class RoomsTest(LintTest):
         self.assert_clean(source_checks.check_rooms)
         self.plant("tests/a/one_more.cc", "")
         self.assert_finds(source_checks.check_rooms, "tests/a:0", "25 source files")
+
+
+class TableTest(LintTest):
+    HEAD = "# A\n\n" + source_checks.TABLE_HEAD + "\n|---|---|---|\n"
+
+    def setUp(self):
+        super().setUp()
+        rules = (("router/core", ("router/core", "common")), ("router/fleet", ("router/core", "common", "lockstep/worker")),
+                 ("router/grpc", ("router/core", "common", "lockstep/worker", "router/fleet")), ("common", ("common",)))
+        patched = unittest.mock.patch.object(source_checks, "ALLOWED_OWN", rules)
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def plant_table(self, *rows):
+        self.plant("docs/architecture.md", self.HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows))
+
+    def test_equal_tables_pass(self):
+        self.plant_table(("`common/`, `common/json/`", "ids", "`common`"),
+                         ("`router/core/`", "the scheduler", "`common` without `runtime`"),
+                         ("`router/fleet/`", "`x`", "the same, and `router/core`, messages of steps"),
+                         ("`router/grpc/`", "", "what `router/fleet` includes"), ("`tests/`", "", "everything"))
+        self.assert_clean(source_checks.check_table)
+
+    def test_finds_what_only_one_of_them_says(self):
+        rows = [("`common/`", "ids", "`common`"), ("`router/core/`", "", "`common`"),
+                ("`router/fleet/`", "", "the same, and `router/core`, messages of steps"),
+                ("`router/grpc/`", "", "the same, and `router/fleet`")]
+        self.plant_table(*rows)
+        self.assert_clean(source_checks.check_table)
+        self.plant_table(*rows[:2], ("`router/fleet/`", "", "`router/core`, `common`, messages of steps, `router/http`"),
+                         rows[3][:2] + ("`router/core`, `common`, messages of steps, `router/fleet`",))
+        self.assert_finds(source_checks.check_table, "docs/architecture.md:7:", "says that router/fleet/ includes router/http")
+        self.plant_table(*rows[:3], rows[3][:2] + ("`router/core`, `common`, messages of steps",))
+        self.assert_finds(source_checks.check_table, "docs/architecture.md:8:", "not say that router/grpc/ includes router/fleet")
+        self.plant_table(*rows[:3])
+        self.assert_finds(source_checks.check_table, "lacks router/grpc/")
+
+
+class CommitsTest(LintTest):
+    def git(self, *arguments, root=None):
+        done = subprocess.run(["git", "-C", str(root or self.root), "-c", "user.name=a", "-c", "user.email=a@b",
+                               "-c", "protocol.file.allow=always", *arguments], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def commit(self, message):
+        self.git("commit", "--quiet", "--allow-empty", "--cleanup=verbatim", "--message", message)
+        return self.git("rev-parse", "HEAD")
+
+    def check(self, root):
+        return repository_checks.check_commits(root)
+
+    def start(self, message="whatever it was"):
+        self.git("init", "--quiet", "--initial-branch=main")
+        patched = unittest.mock.patch.object(repository_checks, "SUBJECTS_SINCE", self.commit(message))
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def test_finds_each_wrong_subject(self):
+        self.start()
+        self.commit("router, docs: what changed\n\nReasons.")
+        self.commit('Revert "router, docs: what changed"')
+        self.assert_clean(self.check)
+        for message, part in (("what changed", "does not begin with a room"), ("wip stuff: a", "does not begin"),
+                              ("router:no space", "does not begin"), ("router: " + "x" * 65, "73 columns"),
+                              ("router: a\nand more", "no blank line")):
+            with self.subTest(message=message):
+                self.commit(message)
+                self.assert_finds(self.check, part)
+                self.git("reset", "--quiet", "--hard", "HEAD~1")
+
+    def test_merges_are_exempt(self):
+        self.start()
+        self.git("switch", "--quiet", "--create", "other")
+        self.commit("router: a")
+        self.git("switch", "--quiet", "main")
+        self.commit("router: b")
+        self.git("merge", "--quiet", "--no-ff", "other", "--message", "Merge branch other")
+        self.assert_clean(self.check)
+
+    def test_a_shallow_clone_is_checked_as_far_as_it_goes(self):
+        self.start()
+        self.commit("router: a")
+        self.commit("b")
+        shallow = self.root / "shallow"
+        self.git("clone", "--quiet", "--depth", "2", f"file://{self.root}", str(shallow))
+        found = [str(finding) for finding in self.check(shallow)]
+        self.assertEqual(len(found), 1, found)
+        self.assertIn('"b" does not begin', found[0])
+
+    def test_says_where_there_is_no_history(self):
+        self.assert_finds(self.check, "warning", "there is no .git here")
+        self.git("init", "--quiet")
+        self.commit("whatever it was")
+        self.assert_finds(self.check, "warning", "is not in this history")
 
 
 class PathsTest(LintTest):

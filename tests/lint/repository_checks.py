@@ -1,4 +1,4 @@
-"""Checks of the repository around the code: layout, documents, corpora, scripts."""
+"""Checks of the repository around the code: layout, commits, documents, corpora, scripts."""
 
 import pathlib
 import re
@@ -12,7 +12,7 @@ from voice_words import RIDDLE
 TOP_LEVEL = {
     "CMakeLists.txt", "proto", "router", "worker", "kernels", "common", "cli", "deploy", "tests", "bench", "docs",
     "README.md", "LICENSE", "CMakePresets.json", "quickstart", "test",
-    ".ci", ".clang-format", ".clang-tidy", ".gitignore",
+    "CONTRIBUTING.md", ".ci", ".clang-format", ".clang-tidy", ".clangd", ".editorconfig", ".gitignore",
 }
 
 
@@ -22,6 +22,50 @@ def check_layout(root):
             yield Finding(pathlib.Path(name), 0, "missing at the top of the repository")
     for name in sorted((tracked_top_level(root) or TOP_LEVEL) - TOP_LEVEL):
         yield Finding(pathlib.Path(name), 0, "does not belong at the top of the repository")
+
+
+# --- subjects of commits ---
+
+# The check is younger than the repository: it looks at what came after this commit.
+SUBJECTS_SINCE = "238bb31ab747b3b392231b17391ca6244cd2b29c"
+SUBJECT_COLUMNS = 72
+SUBJECT = re.compile(r"[\w./-]+(, [\w./-]+)*: \S|Revert \"")
+
+
+def new_commits(root):
+    """[(short hash, message)] of the commits to check, and why there are none to check, or None."""
+    def git(*arguments):
+        return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
+
+    if not (root / ".git").exists():
+        return [], "there is no .git here"
+    if git("merge-base", "--is-ancestor", SUBJECTS_SINCE, "HEAD").returncode == 0:
+        commits = f"{SUBJECTS_SINCE}..HEAD"
+    elif git("rev-parse", "--is-shallow-repository").stdout.strip() == "true":
+        commits = "HEAD"  # all that is there is newer
+    else:
+        return [], f"commit {SUBJECTS_SINCE[:10]} is not in this history"
+    log = git("log", "--no-merges", "--format=%h%n%B%x00", commits)
+    if log.returncode != 0:
+        return [], log.stderr.strip()
+    entries = (entry.lstrip("\n").partition("\n") for entry in log.stdout.split("\0"))
+    return [(short, message) for short, _, message in entries if short], None
+
+
+def check_commits(root):
+    """A subject says `room: what changed` in 72 columns, and a blank line parts it from the reasons."""
+    commits, problem = new_commits(root)
+    if problem:
+        yield Finding(pathlib.Path("."), 0, f"subjects of commits were not checked: {problem}", is_warning=True)
+    for short, message in commits:
+        subject, *rest = message.splitlines() or [""]
+        where = pathlib.Path(f"commit {short}")
+        if not SUBJECT.match(subject):
+            yield Finding(where, 1, f'"{subject}" does not begin with a room, as in "router: what changed"')
+        if len(subject) > SUBJECT_COLUMNS:
+            yield Finding(where, 1, f'"{subject}" has {len(subject)} columns, more than {SUBJECT_COLUMNS}')
+        if rest and rest[0].strip():
+            yield Finding(where, 2, "no blank line follows the subject")
 
 
 # --- links in documents ---

@@ -103,6 +103,63 @@ def check_includes(root):
                 yield Finding(path, number, f'"{header}" is not a path from the root of the repository')
 
 
+# --- the table of docs/architecture.md says what ALLOWED_OWN says ---
+
+TABLE_HEAD = "| folder | what is in it | of our own it includes |"
+MESSAGES = {"messages": "lockstep", "messages of steps": "lockstep/worker", "messages of OTLP": "opentelemetry",
+            "messages of reflection": "lockstep/standard", "messages of `lockstep/v1`": "lockstep/v1"}
+
+
+def outermost(folders):
+    """Without folders that are below others."""
+    return {f for f in folders if not any(f != other and is_below(f, other) for other in folders)}
+
+
+def table_rows(markdown):
+    """[(line, folders, what they may include)] of the table, with "the same" and "what `x` includes" filled in."""
+    rows, by_folder, above = [], {}, set()
+    lines = markdown.splitlines()
+    start = lines.index(TABLE_HEAD) if TABLE_HEAD in lines else len(lines)
+    for number, line in enumerate(lines[start + 1:], start=start + 2):
+        if not line.startswith("|"):
+            break
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) != 3 or "`" not in cells[0]:
+            continue
+        folders, text = [name.rstrip("/") for name in re.findall(r"`([^`]+)`", cells[0])], cells[2]
+        allowed = set(above) if text.startswith("the same") else set()
+        for other in re.findall(r"what `([^`]+)` includes", text):
+            allowed |= by_folder.get(other, set()) | {other}
+        text = re.sub(r"what `[^`]+` includes|\bwithout .*", "", text)
+        allowed |= {MESSAGES[words] for words in re.findall(r"messages(?: of (?:\w+|`[^`]+`))?", text) if words in MESSAGES}
+        text = re.sub(r"messages of `[^`]+`", "", text)
+        allowed |= set(re.findall(r"`([^`]+)`", text))
+        rows.append((number, folders, allowed))
+        by_folder.update((folder, allowed) for folder in folders)
+        above = allowed
+    return rows
+
+
+def check_table(root):
+    """The table in docs/architecture.md and ALLOWED_OWN are equal, row by row."""
+    path = pathlib.Path("docs/architecture.md")
+    named = set()
+    for number, folders, written in table_rows(read(root, path)):
+        for folder in folders:
+            named.add(folder)
+            rule = next((allowed for prefix, allowed in ALLOWED_OWN if is_below(folder, prefix)), None)
+            if rule is None:
+                continue  # tests, bench, proto, deploy
+            written_here, rule = outermost({*written, folder}), outermost({*rule, folder})
+            for other in sorted(written_here - rule):
+                yield Finding(path, number, f"says that {folder}/ includes {other}, source_checks.py does not")
+            for other in sorted(rule - written_here):
+                yield Finding(path, number, f"does not say that {folder}/ includes {other}, source_checks.py does")
+    for folder, _ in ALLOWED_OWN:
+        if folder not in named:
+            yield Finding(path, 0, f"the table lacks {folder}/, which source_checks.py has")
+
+
 # --- rooms: no circles between folders, and none too full ---
 
 # Tests and benchmarks are no rooms of the house, but nobody finds anything in a full folder there either.

@@ -78,6 +78,7 @@ void StageInputs(const ForwardBatch& batch, Workspace& workspace) {
 
 std::vector<Rotation> RotationsOf(const std::vector<kernels::RopeTable>& tables) {
   std::vector<Rotation> rotations;
+  rotations.reserve(tables.size());
   for (const kernels::RopeTable& table : tables) {
     rotations.push_back({.cos = table.cos.data(), .sin = table.sin.data()});
   }

@@ -36,6 +36,7 @@ std::vector<KvGroupInfo> DescribeKvGroups(const ModelPlan& plan, const ModelOpti
                                .max_slots = options.max_slots,
                                .max_step_tokens = options.max_step_tokens};
   std::vector<KvGroupInfo> infos;
+  infos.reserve(plan.kv_groups.size());
   for (const KvGroupPlan& group : plan.kv_groups) {
     infos.push_back({.num_blocks = static_cast<uint32_t>(NumPoolBlocks(group, bounds)),
                      .window_tokens = static_cast<uint32_t>(group.window_tokens),

@@ -202,6 +202,7 @@ absl::Status GenerateExchange::CheckBatch(
 
 void GenerateExchange::StartCalls() {
   std::vector<std::shared_ptr<HttpGenerateCall>> calls;
+  calls.reserve(request_->prompts.size());
   for (uint32_t prompt = 0; prompt < request_->prompts.size(); ++prompt) {
     calls.push_back(std::make_shared<HttpGenerateCall>(
         context_, weak_from_this(), prompt,

@@ -42,7 +42,7 @@ std::vector<ChatPiece> CutAt(std::string_view text,
 absl::StatusOr<std::vector<ChatPiece>> SeparateForeign(const SpecialSpellings& spellings,
                                                        std::string plain, std::string_view marked,
                                                        const TextMarks& marks) {
-  const absl::Status altered =
+  absl::Status altered =
       InvalidArgument("chat.messages: the chat template alters text that spells special tokens");
   const absl::StatusOr<TextMarks::Plain> unmarked = marks.Unmark(marked);
   if (!unmarked.ok()) return altered;

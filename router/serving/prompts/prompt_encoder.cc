@@ -145,7 +145,7 @@ absl::StatusOr<std::string> PromptEncoder::RenderOnce(const v1::ChatPrompt& chat
                                                       const std::string& marked_characters) const {
   const bool continued = chat.continue_final_message();
   if (continued) messages.back().content += kOpenEnd;
-  const absl::StatusOr<std::string> rendered = model_.chat_template->Render(
+  absl::StatusOr<std::string> rendered = model_.chat_template->Render(
       messages, {.add_generation_prompt =
                      chat.has_add_generation_prompt() ? chat.add_generation_prompt() : !continued,
                  .extra_arguments_json = arguments,

@@ -195,6 +195,7 @@ TokenInfo VocabularyToken(const std::string& text) {
 
 absl::Status CheckParts(const TokenizerParts& parts, const std::vector<TokenInfo>& tokens) {
   std::vector<std::pair<std::string_view, TokenId>> uses;
+  uses.reserve(parts.prefix_ids.size() + parts.suffix_ids.size() + 1);
   for (const TokenId id : parts.prefix_ids) uses.emplace_back("prefix token", id);
   for (const TokenId id : parts.suffix_ids) uses.emplace_back("suffix token", id);
   if (parts.bos_token_id) uses.emplace_back("bos token", *parts.bos_token_id);

@@ -228,7 +228,9 @@ class RegexSplitter final : public Splitter {
         if (!budget.Spend(num_window_bytes)) return result;
         num_window_bytes *= kGrowth;
       } else if (result == PCRE2_ERROR_MATCHLIMIT) {
-        if (!budget.Spend(StepsOf(level)) || ++level == kNumStepLevels) return result;
+        if (!budget.Spend(StepsOf(level))) return result;
+        ++level;
+        if (level == kNumStepLevels) return result;
       } else {
         return result;
       }

@@ -25,6 +25,7 @@ absl::StatusOr<std::vector<JsonNode>> FlattenSequence(const JsonNode& node, std:
         fmt::format("has {} parts, expected at most {}", count, kMaxSequenceParts));
   }
   std::vector<JsonNode> parts;
+  parts.reserve(count);
   for (size_t i = 0; i < count; ++i) parts.push_back(elements.Element(i));
   return parts;
 }

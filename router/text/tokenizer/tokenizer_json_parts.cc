@@ -12,6 +12,7 @@ namespace {
 absl::Status RefuseOptions(const JsonNode& model) {
   for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     LOCKSTEP_ASSIGN_OR_RETURN(const auto node, model.OptionalMember(key));
+    // NOLINTNEXTLINE(readability-container-size-empty): null is empty, too
     if (node && node->value() != "") return node->Unexpected("null or \"\"");
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const auto dropout, model.OptionalMember("dropout"));
