@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -26,10 +25,7 @@ class ToyFamilyTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { RegisterModelFamily(PebbleFamily()); }
 
-  void SetUp() override {
-    folder_.Write("config.json", PebbleConfigJson());
-    folder_.Write("model.safetensors", SafetensorsBytes(tensors_, "BF16"));
-  }
+  void SetUp() override { WritePebbleCheckpoint(folder_); }
 
   const std::vector<TestTensor> tensors_ = PebbleTensors();
   const TempFolder folder_;
@@ -51,8 +47,6 @@ TEST_F(ToyFamilyTest, ItsConfigHasTwoKindsOfLayers) {
 // The CPU's error against the plain program is small, and each mistake in the plain program's
 // layers makes it several times as large.
 TEST_F(ToyFamilyTest, ItsLayersReadTheirWindowsAndRotateTheirWay) {
-  std::filesystem::copy_file("tests/golden/tiny-qwen3/tokenizer.json",
-                             folder_.path() + "/tokenizer.json");
   auto model = LoadCpuModel(folder_.path(), {.num_kv_blocks = 16, .max_logits_rows = 128});
   ASSERT_THAT(model, IsOk());
   EXPECT_THAT((*model)->info().kv_groups.size(), 2u);
