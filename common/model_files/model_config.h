@@ -30,6 +30,8 @@ enum class MlpKind {
   kGeluTanh,  // gelu by the formula with tanh, "gelu_new"
   kGeluErf,   // gelu by the error function
 };
+// Whether there are two matrices, gate and up, whose outputs are multiplied.
+constexpr bool IsGated(MlpKind kind) { return kind == MlpKind::kSwiGlu; }
 enum class PositionKind {
   kRotary,   // q and k are rotated
   kLearned,  // an embedding of the position is added to the token's

@@ -38,6 +38,9 @@ struct TensorNames {
   std::span<const std::string_view> ignored_endings = {};
   // The matrices of layers are [inputs, outputs] (Conv1D of GPT-2), not [outputs, inputs].
   bool transposed_matrices = false;
+  // The files have w, and the model multiplies by 1 + w (Gemma). The 1 is added in fp32 when
+  // weights are loaded. llama.cpp adds it when it converts, so GGUF files have the sum.
+  bool norms_lack_one = false;
   // The file has the rows of each q and k head in the order 0, D/2, 1, D/2 + 1, ..., because its
   // authors rotate neighbouring elements. llama.cpp writes GGUF files of the architecture "llama"
   // in this order, and files of most others not. Nothing in a file says which order it has. With a

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "common/check.h"
+#include "router/core/kv/common_prefix.h"
 
 namespace lockstep::router {
 namespace {
@@ -27,6 +28,11 @@ bool PrefixDirectory::TryTell(uint32_t replica, PrefixChanges& changes) {
   return changes.empty();
 }
 
+bool PrefixDirectory::Contains(const ReplicaSet& replicas, size_t replica) {
+  const size_t word = replica / kBitsPerWord;
+  return word < replicas.size() && (replicas[word] >> (replica % kBitsPerWord) & 1) != 0;
+}
+
 void PrefixDirectory::Tell(uint32_t replica, uint64_t prefix, bool learned) {
   const size_t word = replica / kBitsPerWord;
   const uint64_t bit = uint64_t{1} << (replica % kBitsPerWord);
@@ -42,9 +48,10 @@ void PrefixDirectory::Tell(uint32_t replica, uint64_t prefix, bool learned) {
   if (std::ranges::count(found->second, 0u) == std::ssize(found->second)) holders_.erase(found);
 }
 
-void PrefixDirectory::Match(const PrefixRoot& root, uint32_t block_size_tokens,
+void PrefixDirectory::Match(const PrefixRoot& root, std::span<const KvGroup> groups,
                             std::span<const TokenId> tokens,
                             std::span<uint32_t> num_cached_tokens) const {
+  const uint32_t block_size_tokens = groups.front().block_size_tokens;
   LOCKSTEP_CHECK(num_cached_tokens.size() <= max_replicas_ && block_size_tokens > 0,
                  "{} lengths for {} replicas, blocks of {}", num_cached_tokens.size(),
                  max_replicas_, block_size_tokens);
@@ -69,18 +76,43 @@ void PrefixDirectory::Match(const PrefixRoot& root, uint32_t block_size_tokens,
       for (uint64_t left = holding[word] & ~held; left != 0; left &= left - 1) {
         const size_t replica = word * kBitsPerWord + std::countr_zero(left);
         if (replica >= num_cached_tokens.size()) break;
-        num_cached_tokens[replica] = static_cast<uint32_t>(num_blocks * block_size_tokens);
+        num_cached_tokens[replica] = static_cast<uint32_t>(num_blocks);
       }
       any |= holding[word] &= held;
     }
     return any != 0;
   };
   MutexLock lock(mutex_);
-  for (size_t i = 0; i < prefixes.size(); ++i) {
+  bool any = true;
+  for (size_t i = 0; any && i < prefixes.size(); ++i) {
     const auto found = holders_.find(prefixes[i]);
-    if (!keep(found == holders_.end() ? none : found->second, i)) return;
+    any = keep(found == holders_.end() ? none : found->second, i);
   }
-  keep(none, prefixes.size());
+  if (any) keep(none, prefixes.size());
+  if (groups.size() > 1) Shorten(groups, prefixes, num_cached_tokens);
+  for (uint32_t& length : num_cached_tokens) length *= block_size_tokens;
+}
+
+void PrefixDirectory::Shorten(std::span<const KvGroup> groups, std::span<const uint64_t> prefixes,
+                              std::span<uint32_t> num_blocks) const {
+  std::vector<CommonPrefix> common(num_blocks.size(), CommonPrefix(groups));
+  const uint32_t longest = *std::ranges::max_element(num_blocks);
+  std::vector<const ReplicaSet*> holders(groups.size(), nullptr);  // null: nobody
+  for (uint32_t i = 0; i < longest; ++i) {
+    for (uint32_t group = 1; group < groups.size(); ++group) {
+      const auto found = holders_.find(PrefixInGroup(prefixes[i], group));
+      holders[group] = found == holders_.end() ? nullptr : &found->second;
+    }
+    for (size_t replica = 0; replica < num_blocks.size(); ++replica) {
+      if (i >= num_blocks[replica]) continue;
+      common[replica].Add([&](uint32_t group) {
+        return holders[group] != nullptr && Contains(*holders[group], replica);
+      });
+    }
+  }
+  for (size_t replica = 0; replica < num_blocks.size(); ++replica) {
+    num_blocks[replica] = common[replica].num_usable();
+  }
 }
 
 size_t PrefixDirectory::num_prefixes() const {

@@ -10,14 +10,16 @@
 
 #include "common/ids.h"
 #include "common/runtime/mutex.h"
+#include "router/core/kv/kv_group.h"
 #include "router/core/kv/prefix_changes.h"
 #include "router/core/kv/prefix_root.h"
 
 namespace lockstep::router {
 
-// Which replicas hold which prefix. Joins the prefix indexes of all replicas in one table, each as
-// its loop last reported it. Loops never wait for the table: if a reader holds it, they report
-// later. Safe to use from any thread. Its size is bounded by the replicas' blocks.
+// Which replicas hold which prefix. Joins the prefix indexes of all replicas in one table, with the
+// blocks of every KV group, each as its loop last reported it. Loops never wait for the table: if a
+// reader holds it, they report later. Safe to use from any thread. Its size is bounded by the
+// replicas' blocks.
 class PrefixDirectory {
  public:
   explicit PrefixDirectory(uint32_t max_replicas);
@@ -27,9 +29,11 @@ class PrefixDirectory {
   bool TryTell(uint32_t replica, PrefixChanges& changes);
 
   // Sets, for each replica in `num_cached_tokens`, the length in tokens of the longest prefix of
-  // `tokens` that the replica holds. Only full blocks count.
-  void Match(const PrefixRoot& root, uint32_t block_size_tokens, std::span<const TokenId> tokens,
-             std::span<uint32_t> num_cached_tokens) const;
+  // `tokens` that the replica can reuse. Only full blocks count. Every group must serve the prefix,
+  // by the rule of CommonPrefix. `groups`: block size and windows. Only lengths of replicas with
+  // such groups mean something.
+  void Match(const PrefixRoot& root, std::span<const KvGroup> groups,
+             std::span<const TokenId> tokens, std::span<uint32_t> num_cached_tokens) const;
 
   size_t num_prefixes() const;
 
@@ -37,7 +41,11 @@ class PrefixDirectory {
   // One bit per replica, up to the highest replica that was ever in the set. So a small fleet needs
   // few words, whatever the maximum number of replicas.
   using ReplicaSet = absl::InlinedVector<uint64_t, 1>;
+  static bool Contains(const ReplicaSet& replicas, size_t replica);
 
+  // Cuts the lengths in blocks of `prefixes` down to what every further group can serve.
+  void Shorten(std::span<const KvGroup> groups, std::span<const uint64_t> prefixes,
+               std::span<uint32_t> num_blocks) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Tell(uint32_t replica, uint64_t prefix, bool learned) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const uint32_t max_replicas_;

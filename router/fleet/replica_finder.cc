@@ -15,11 +15,20 @@ uint64_t SessionOf(const Request& request) {
   return std::max<uint64_t>(Hash64(request.session_id, Hash64(request.tenant)), 1);
 }
 
+// Whether the same rule says what two replicas can reuse of a prefix. Their pools may differ.
+bool HaveSamePrefixes(const KvGroups& a, const KvGroups& b) {
+  return std::ranges::equal(a, b, [](const KvGroup& one, const KvGroup& other) {
+    return one.block_size_tokens == other.block_size_tokens &&
+           one.window_tokens == other.window_tokens;
+  });
+}
+
 }  // namespace
 
 std::optional<uint32_t> ReplicaFinder::Find(const PlacementQuery& query,
                                             std::optional<uint32_t> except) {
   std::vector<ReplicaLoad> replicas(seats_.size());
+  std::vector<KvGroups> kv_groups(replicas.size());
   std::vector<uint32_t> busy_on_trial;
   uint32_t num_eligible = 0;
   for (uint32_t i = 0; i < replicas.size(); ++i) {
@@ -28,6 +37,7 @@ std::optional<uint32_t> ReplicaFinder::Find(const PlacementQuery& query,
     const std::optional<Seats::Lease> lease = seats_.MatchLease(i, query);
     if (!lease.has_value()) continue;
     replicas[i] = seats_.LoadOf(i, lease->limits.block_size_tokens());
+    kv_groups[i] = lease->limits.kv_groups;
     if (readiness == Readiness::kTrial && replicas[i].num_sequences > 0) {
       replicas[i].eligible = false;
       busy_on_trial.push_back(i);
@@ -39,7 +49,7 @@ std::optional<uint32_t> ReplicaFinder::Find(const PlacementQuery& query,
     for (const uint32_t i : busy_on_trial) replicas[i].eligible = true;
     num_eligible = static_cast<uint32_t>(busy_on_trial.size());
   }
-  if (num_eligible > 1) FillCachedTokens(query, replicas);
+  if (num_eligible > 1) FillCachedTokens(query, kv_groups, replicas);
   const PlacementRequest request = {
       .key = query.request->key,
       .num_known_tokens = static_cast<uint32_t>(query.known_tokens.size()),
@@ -76,8 +86,9 @@ std::optional<uint32_t> ReplicaFinder::FindRoomForNew(const PlacementQuery& quer
   return room;
 }
 
-// Looks once for each block size, because prefixes with different block sizes do not match.
+// Looks once for all replicas whose prefixes match, which almost always are all of them.
 void ReplicaFinder::FillCachedTokens(const PlacementQuery& query,
+                                     std::span<const KvGroups> kv_groups,
                                      std::span<ReplicaLoad> replicas) const {
   if (config_.policy != PlacementPolicy::kPrefixAware || query.request->bypass_prefix_cache ||
       query.known_tokens.empty()) {
@@ -86,17 +97,15 @@ void ReplicaFinder::FillCachedTokens(const PlacementQuery& query,
   const size_t num_tokens =
       std::min<size_t>(query.max_cached_tokens, query.known_tokens.size() - 1);
   std::vector<uint32_t> cached(replicas.size());
-  std::vector<uint32_t> block_sizes;
-  for (const ReplicaLoad& replica : replicas) {
-    if (replica.eligible && !std::ranges::count(block_sizes, replica.block_size_tokens)) {
-      block_sizes.push_back(replica.block_size_tokens);
-    }
-  }
-  for (const uint32_t block_size : block_sizes) {
-    directory_.Match(query.request->prefix_root, block_size, query.known_tokens.first(num_tokens),
-                     cached);
-    for (size_t i = 0; i < replicas.size(); ++i) {
-      if (replicas[i].block_size_tokens == block_size) replicas[i].cached_tokens = cached[i];
+  std::vector<bool> done(replicas.size(), false);
+  for (size_t first = 0; first < replicas.size(); ++first) {
+    if (!replicas[first].eligible || done[first]) continue;
+    directory_.Match(query.request->prefix_root, kv_groups[first],
+                     query.known_tokens.first(num_tokens), cached);
+    for (size_t i = first; i < replicas.size(); ++i) {
+      if (!HaveSamePrefixes(kv_groups[i], kv_groups[first])) continue;
+      replicas[i].cached_tokens = cached[i];
+      done[i] = true;
     }
   }
 }

@@ -31,7 +31,9 @@ class ReplicaFinder {
   std::optional<uint32_t> FindRoomForNew(const PlacementQuery& query) const;
 
  private:
-  void FillCachedTokens(const PlacementQuery& query, std::span<ReplicaLoad> replicas) const;
+  // `kv_groups`: by replica.
+  void FillCachedTokens(const PlacementQuery& query, std::span<const KvGroups> kv_groups,
+                        std::span<ReplicaLoad> replicas) const;
 
   const PlacementConfig config_;
   const Seats& seats_;

@@ -258,7 +258,7 @@ def check_scaling(objects, documented):
 
 def unsafe_ratios(rules):
     """A sum of nothing but zeros makes NaN, which the autoscaler cannot use. `> 0` leaves it out."""
-    return [rule["metricsQuery"] for rule in rules if re.search(r"/ (?!\(.* > 0\)$)", rule["metricsQuery"])]
+    return [rule["metricsQuery"] for rule in rules if re.search(r"/ (?!\(.* > 0\)+$)", rule["metricsQuery"])]
 
 
 def check_copies(objects):

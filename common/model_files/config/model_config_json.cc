@@ -129,10 +129,9 @@ absl::Status ReadActivation(JsonObjectReader& reader, ModelConfig* config) {
   config->mlp = usual;
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<std::string> activation, reader.String(key));
   if (!activation) return absl::OkStatus();
-  const bool is_gated = usual == MlpKind::kSwiGlu;
   std::string expected;
   for (const auto& [name, kind] : kActivations) {
-    if ((kind == MlpKind::kSwiGlu) != is_gated) continue;
+    if (IsGated(kind) != IsGated(usual)) continue;
     if (name == *activation) {
       config->mlp = kind;
       return absl::OkStatus();

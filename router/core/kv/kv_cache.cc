@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "common/status.h"
+#include "router/core/kv/common_prefix.h"
 
 namespace lockstep::router {
 
@@ -19,12 +20,15 @@ BlockCountByGroup KvProbe::Needed(uint32_t headroom_blocks) const {
 }
 
 KvCache::KvCache(const KvGroups& groups, PrefixChanges* changes)
-    : num_groups_(static_cast<uint32_t>(groups.size())),
+    : groups_(groups),
+      num_groups_(static_cast<uint32_t>(groups.size())),
       block_size_tokens_(groups.front().block_size_tokens),
       pool_(groups.front().num_blocks),
       index_(groups.front().num_blocks, block_size_tokens_, changes) {
   side_groups_.reserve(groups.size() - 1);
-  for (size_t i = 1; i < groups.size(); ++i) side_groups_.emplace_back(groups[i], num_blocks());
+  for (uint32_t i = 1; i < num_groups_; ++i) {
+    side_groups_.emplace_back(i, groups[i], num_blocks(), changes);
+  }
 }
 
 KvCache::~KvCache() {
@@ -34,6 +38,7 @@ KvCache::~KvCache() {
                    "{} blocks of group {} are used and {} fenced when their cache dies",
                    counts.used, group, counts.fenced);
   }
+  for (SideGroup& group : side_groups_) group.DetachAll();
 }
 
 bool KvCache::Has(const BlockCountByGroup& wanted, uint64_t times) const {
@@ -88,18 +93,11 @@ KvProbe KvCache::Probe(const PrefixRoot& root, std::span<const TokenId> tokens,
 }
 
 void KvCache::Shorten(PrefixMatch& hit) const {
-  std::vector<uint32_t> num_in_a_row(side_groups_.size(), 0);
-  uint32_t num_usable = 0;
-  for (uint32_t i = 0; i < hit.blocks.size(); ++i) {
-    bool serves = true;
-    for (size_t j = 0; j < side_groups_.size(); ++j) {
-      const bool has_block = side_groups_[j].BlockOf(hit.blocks[i]) != kNoBlock;
-      num_in_a_row[j] = has_block ? num_in_a_row[j] + 1 : 0;
-      const uint32_t num_needed = i + 1 - side_groups_[j].description().NumBehind(i + 1);
-      serves = serves && num_in_a_row[j] >= num_needed;
-    }
-    if (serves) num_usable = i + 1;
+  CommonPrefix common(groups_);
+  for (const BlockId node : hit.blocks) {
+    common.Add([&](uint32_t group) { return side_groups_[group - 1].BlockOf(node) != kNoBlock; });
   }
+  const uint32_t num_usable = common.num_usable();
   if (num_usable == hit.blocks.size()) return;
   hit.blocks.resize(num_usable);
   hit.last = num_usable == 0 ? PrefixNode() : index_.NodeOf(hit.blocks.back());
@@ -226,7 +224,7 @@ void KvCache::Publish(const BlockTable& table, const PrefixRoot& root,
 void KvCache::AttachSides(const BlockTable& table, uint32_t place, BlockId node) {
   for (uint32_t group = 1; group < num_groups(); ++group) {
     const BlockId block = table.ids(group)[place];
-    if (block != kNoBlock) side_groups_[group - 1].Attach(node, block);
+    if (block != kNoBlock) side_groups_[group - 1].Attach(node, block, index_.PrefixOf(node));
   }
 }
 

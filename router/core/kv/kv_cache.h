@@ -48,7 +48,8 @@ enum class PublishBelow { kAnyBlock, kOwnBlock };
 // takes every block that it needs in every group, or changes nothing.
 class KvCache {
  public:
-  // `groups` must be valid. `changes`: see PrefixIndex.
+  // `groups` must be valid. `changes` learns of each block of a prefix, in each group. It may be
+  // null, and outlives the cache.
   explicit KvCache(const KvGroups& groups, PrefixChanges* changes = nullptr);
   ~KvCache();
   KvCache(const KvCache&) = delete;
@@ -119,6 +120,7 @@ class KvCache {
   void DropBehindWindows(BlockTable& table, uint32_t num_computed);
   absl::Status CheckGroup(std::span<const BlockTable* const> tables, uint32_t group) const;
 
+  const KvGroups groups_;
   const uint32_t num_groups_;
   const uint32_t block_size_tokens_;
   BlockPool pool_;

@@ -10,6 +10,10 @@ uint64_t ExtendPrefixHash(uint64_t prefix, std::span<const TokenId> block) {
   return Hash64(std::as_bytes(block), prefix);
 }
 
+uint64_t PrefixInGroup(uint64_t prefix, uint32_t group) {
+  return group == 0 ? prefix : CombineHashes(prefix, group);
+}
+
 std::vector<PrefixChanges::Change> PrefixChanges::Take(size_t max_count) {
   std::vector<Change> taken;
   taken.reserve(std::min(max_count, changes_.size()));

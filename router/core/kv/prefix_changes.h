@@ -17,9 +17,12 @@ namespace lockstep::router {
 // compare tokens.
 uint64_t ExtendPrefixHash(uint64_t prefix, std::span<const TokenId> block);
 
+// The last block of a prefix in one KV group. In the first group it is the prefix itself.
+uint64_t PrefixInGroup(uint64_t prefix, uint32_t group);
+
 // The difference between a replica's prefix index and what others were told about it: prefixes that
-// the index learned and prefixes that it forgot since then. Holds at most as many entries as the
-// index held then, plus the entries that it holds now.
+// the index learned and prefixes that it forgot since then, those of further KV groups included.
+// Holds at most as many entries as the index held then, plus the entries that it holds now.
 class PrefixChanges {
  public:
   void Learn(uint64_t prefix) { Note(prefix, true); }

@@ -59,6 +59,9 @@ class PrefixIndex {
 
   PrefixNode NodeOf(BlockId block) const { return {block, nodes_[block].serial}; }
 
+  // The hash of the prefix that ends with the node's block, as in `changes`.
+  uint64_t PrefixOf(BlockId node) const { return nodes_[node].prefix; }
+
   PrefixMatch Match(const PrefixRoot& root, std::span<const TokenId> tokens,
                     uint32_t max_blocks) const;
 

@@ -5,24 +5,31 @@
 
 namespace lockstep::router {
 
-SideGroup::SideGroup(const KvGroup& group, uint32_t num_nodes)
-    : group_(group),
+SideGroup::SideGroup(uint32_t index, const KvGroup& group, uint32_t num_nodes,
+                     PrefixChanges* changes)
+    : index_(index),
+      group_(group),
+      changes_(changes),
       pool_(group.num_blocks),
       block_of_node_(num_nodes, kNoBlock),
       node_of_block_(group.num_blocks, kNoBlock),
+      prefix_of_block_(group.num_blocks, 0),
       places_(group.num_blocks) {}
 
-void SideGroup::Attach(BlockId node, BlockId block) {
+void SideGroup::Attach(BlockId node, BlockId block, uint64_t prefix) {
   if (block_of_node_[node] != kNoBlock) return;
   LOCKSTEP_CHECK(node_of_block_[block] == kNoBlock && pool_.num_references(block) > 0,
                  "block {} is not in use, or belongs to a node", block);
   block_of_node_[node] = block;
   node_of_block_[block] = node;
+  prefix_of_block_[block] = PrefixInGroup(prefix, index_);
+  if (changes_ != nullptr) changes_->Learn(prefix_of_block_[block]);
 }
 
 void SideGroup::Separate(BlockId node, BlockId block) {
   block_of_node_[node] = kNoBlock;
   node_of_block_[block] = kNoBlock;
+  if (changes_ != nullptr) changes_->Forget(prefix_of_block_[block]);
 }
 
 void SideGroup::Detach(BlockId node) {
@@ -32,6 +39,10 @@ void SideGroup::Detach(BlockId node) {
   if (!IsCached(block)) return;
   Uncache(block);
   pool_.PutFree(block);
+}
+
+void SideGroup::DetachAll() {
+  for (BlockId node = 0; node < block_of_node_.size(); ++node) Detach(node);
 }
 
 void SideGroup::Uncache(BlockId block) {

@@ -11,6 +11,7 @@
 #include "common/ids.h"
 #include "router/core/kv/block_pool.h"
 #include "router/core/kv/kv_group.h"
+#include "router/core/kv/prefix_changes.h"
 
 namespace lockstep::router {
 
@@ -23,8 +24,9 @@ namespace lockstep::router {
 // cannot be reused. Among equals the block that is cached longest goes first.
 class SideGroup {
  public:
-  // `num_nodes`: blocks of the first group.
-  SideGroup(const KvGroup& group, uint32_t num_nodes);
+  // `index`: of the group, 1 or more. `num_nodes`: blocks of the first group. `changes` may be
+  // null.
+  SideGroup(uint32_t index, const KvGroup& group, uint32_t num_nodes, PrefixChanges* changes);
 
   const KvGroup& description() const { return group_; }
   // Free and cached blocks.
@@ -38,10 +40,12 @@ class SideGroup {
     return places_[block].list != kInNoList;
   }
   // Says that `block` holds the tokens of `node`. Does nothing if the node has a block already.
-  // `block` must be referenced and must belong to no node.
-  void Attach(BlockId node, BlockId block);
+  // `block` must be referenced and must belong to no node. `prefix`: hash of the node's prefix.
+  void Attach(BlockId node, BlockId block, uint64_t prefix);
   // The first group evicted the node.
   void Detach(BlockId node);
+  // The same for every node.
+  void DetachAll();
 
   // Takes a block that must be available, and references it.
   BlockId Take();
@@ -69,10 +73,13 @@ class SideGroup {
   void Uncache(BlockId block);
   void Separate(BlockId node, BlockId block);
 
+  const uint32_t index_;
   const KvGroup group_;
+  PrefixChanges* const changes_;
   BlockPool pool_;
   std::vector<BlockId> block_of_node_;
   std::vector<BlockId> node_of_block_;
+  std::vector<uint64_t> prefix_of_block_;     // as in `changes_`; of blocks that belong to a node
   std::array<std::list<BlockId>, 2> cached_;  // in order of eviction: behind a window, the rest
   std::vector<Place> places_;                 // by block
 };

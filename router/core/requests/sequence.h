@@ -36,11 +36,17 @@ struct Residency {
   uint32_t min_known = 0;      // may lie behind the end: the last rows in flight are inert then
   uint32_t max_kept_in_flight = 0;  // tokens that the rows in flight may keep in all
   uint32_t rows_in_flight = 0;
-  uint32_t first_prompt_logprob = 0;  // as sent in `started`
-  bool inert = false;                 // the worker said that the row stopped or failed
+  uint32_t first_prompt_logprob = 0;                // as sent in `started`
+  Instant waits_since = Instant::InfiniteFuture();  // first of the latest rows that kept no token
+  bool inert = false;  // the worker said that the row stopped or failed
   BlockTable blocks;
   PublishedPrefix published;
 };
+
+// A sequence fails if its rows keep no token for so long in one slot. What a row waits for comes
+// from the router, within a few steps. If it never comes, the deadline alone would end the request,
+// after an hour perhaps. Until then the sequence would hold a slot, and take a row of every step.
+inline constexpr absl::Duration kMaxRowWait = absl::Seconds(30);
 
 // Each state owns what the sequence holds while it is in that state.
 struct Gated {};  // a later sample that may not queue yet; it holds no tokens

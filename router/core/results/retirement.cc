@@ -123,7 +123,20 @@ void Retirement::ApplyRow(const RowRecord& row, RowOutcome* outcome) {
     Publish(sequence, residency);
     lease_.kv.DropBehind(residency.blocks, residency.num_computed);
   }
-  EndIfTold(sequence, told);
+  if (!told.error.ok() || told.stopped != StopCause::kNone) return End(sequence, told);
+  if (num_kept > 0) {
+    residency.waits_since = Instant::InfiniteFuture();
+  } else if (row.max_kept > 0) {
+    EndIfWaitedTooLong(sequence, residency);
+  }
+}
+
+void Retirement::EndIfWaitedTooLong(Sequence& sequence, Residency& residency) {
+  residency.waits_since = std::min(residency.waits_since, now_);
+  if (now_ - residency.waits_since < kMaxRowWait) return;
+  const absl::Status error = Internal("the worker chose no token after token {} for {}",
+                                      sequence.num_tokens(), absl::FormatDuration(kMaxRowWait));
+  population_.End(sequence, {.error = error}, &lease_, now_);
 }
 
 void Retirement::NoteProgress() {
@@ -174,11 +187,10 @@ void Retirement::Publish(Sequence& sequence, Residency& residency) {
   if (!live.gate_open && residency.num_computed >= live.gate_tokens) population_.OpenGate(live);
 }
 
-void Retirement::EndIfTold(Sequence& sequence, const RowOutcome& outcome) {
+void Retirement::End(Sequence& sequence, const RowOutcome& outcome) {
   if (!outcome.error.ok()) {
     return population_.End(sequence, {.error = outcome.error}, &lease_, now_);
   }
-  if (outcome.stopped == StopCause::kNone) return;
   const std::vector<TokenId>& stop_ids = sequence.request->request->sampling.stop_token_ids;
   const TokenId last = sequence.tokens.back();
   if (std::ranges::binary_search(stop_ids, last)) {

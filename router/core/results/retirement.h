@@ -27,7 +27,10 @@ class Retirement {
   void TakePromptLogprobs(const RowRecord& row, RowOutcome& outcome);
   void TakeTokens(Sequence& sequence, RowOutcome& outcome);
   void Publish(Sequence& sequence, Residency& residency);
-  void EndIfTold(Sequence& sequence, const RowOutcome& outcome);
+  // The row stopped or failed.
+  void End(Sequence& sequence, const RowOutcome& outcome);
+  // The row waits.
+  void EndIfWaitedTooLong(Sequence& sequence, Residency& residency);
 
   void ApplyRefusal(const StepRecord& step, const absl::Status& refusal);
   void CountRefusal(const StepRecord& step, const absl::Status& refusal);

@@ -12,7 +12,11 @@
 #include <vector>
 
 #include "common/hash.h"
+#include "common/model_files/model_family.h"
+#include "tests/common/temp_folder.h"
 #include "tests/integration/invariance/invariance_check.h"
+#include "tests/worker/model/plain_pebble.h"
+#include "tests/worker/model/toy_family.h"
 #include "worker/cpu/load_model.h"
 #include "worker/steps/drafter.h"
 
@@ -71,8 +75,7 @@ Requests WithDepths(const Requests& requests) {
   return changed;
 }
 
-void CheckDrafts(const std::string& name) {
-  const ModelCase test = TinyCase(name);
+void CheckDrafts(const ModelCase& test) {
   worker::ModelOptions options;
   options.num_kv_blocks = test.num_blocks;
   options.num_threads = test.num_threads;
@@ -105,8 +108,8 @@ void CheckDrafts(const std::string& name) {
   if (::testing::Test::HasFatalFailure()) return;
   fmt::print(
       "{}: steps {} overlapped {} preemptions {} hit tokens {} restarts {} drafts {} kept {}\n",
-      name, counts.steps, counts.overlapped_steps, counts.preemptions, counts.prefix_hit_tokens,
-      counts.restarts, counts.drafted_tokens, counts.accepted_drafts);
+      test.name, counts.steps, counts.overlapped_steps, counts.preemptions,
+      counts.prefix_hit_tokens, counts.restarts, counts.drafted_tokens, counts.accepted_drafts);
   EXPECT_GE(counts.restarts, test.num_restarts);
   EXPECT_GE(counts.preemptions, 20u);
   EXPECT_GE(counts.overlapped_steps, 50u);
@@ -117,9 +120,19 @@ void CheckDrafts(const std::string& name) {
   EXPECT_EQ(counts.changed_on_recompute, 0u);
 }
 
-TEST(DraftInvariance, TinyLlama) { CheckDrafts("tiny-llama"); }
-TEST(DraftInvariance, TinyQwen3) { CheckDrafts("tiny-qwen3"); }
-TEST(DraftInvariance, TinyGpt2) { CheckDrafts("tiny-gpt2"); }
+TEST(DraftInvariance, TinyLlama) { CheckDrafts(TinyCase("tiny-llama")); }
+TEST(DraftInvariance, TinyQwen3) { CheckDrafts(TinyCase("tiny-qwen3")); }
+TEST(DraftInvariance, TinyGpt2) { CheckDrafts(TinyCase("tiny-gpt2")); }
+
+// Two kinds of layers in two KV groups, one with a window of 32.
+TEST(DraftInvariance, Pebble) {
+  RegisterModelFamily(worker::PebbleFamily());
+  const TempFolder folder;
+  worker::WritePebbleCheckpoint(folder);
+  ModelCase pebble = TinyCase("pebble");
+  pebble.path = folder.path();
+  CheckDrafts(pebble);
+}
 
 }  // namespace
 }  // namespace lockstep::testing

@@ -22,6 +22,7 @@ std::unique_ptr<worker::ForwardModel> Load(const ModelCase& model_case, uint32_t
   options.max_step_tokens = 512;
   options.random_weights = model_case.random_weights;
   options.tensor_parallel = degree;
+  options.instruction_set = model_case.instruction_set;
   options.check_reduction_contract = check_contract;
   absl::StatusOr<std::unique_ptr<worker::ForwardModel>> model =
       worker::LoadCpuModel(model_case.path, options);

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "kernels/core/instruction_set.h"
 #include "tests/integration/invariance/invariance_workload.h"
 
 namespace lockstep::testing {
@@ -25,6 +27,7 @@ struct ModelCase {
   bool expect_pressure = true;  // assert that preemptions and overlaps abounded
   uint32_t min_blocks = 0;      // of an adversarial life: the longest request must fit
   bool random_weights = false;
+  std::optional<kernels::InstructionSet> instruction_set = std::nullopt;  // none: the best
   // Ranks that compute the model. The worker that serves each request alone has the first of these;
   // the adversary's lives have all of them in turn, so requests move from one to the next.
   std::vector<uint32_t> degrees = {1};

@@ -8,7 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/model_files/model_family.h"
+#include "kernels/core/instruction_set.h"
+#include "tests/common/temp_folder.h"
 #include "tests/integration/invariance/invariance_check.h"
+#include "tests/worker/model/plain_pebble.h"
+#include "tests/worker/model/toy_family.h"
 
 namespace lockstep::testing {
 namespace {
@@ -45,6 +50,30 @@ TEST(ScheduleInvariance, TinyQwen3) { CheckInvariance(TinyCase("tiny-qwen3"), kE
 TEST(ScheduleInvariance, TinyQwen3WithAWindow) {
   CheckInvariance(TinyCase("tiny-qwen3-window"), kExpectDifferences);
 }
+
+// The toy family: layers of two kinds in two KV groups, one with a window of 32. Its requests also
+// fail over from a worker of one rank to a worker of two, which has pools of its own.
+class ScheduleInvariancePebble : public ::testing::TestWithParam<kernels::InstructionSet> {
+ protected:
+  static void SetUpTestSuite() { RegisterModelFamily(worker::PebbleFamily()); }
+};
+
+TEST_P(ScheduleInvariancePebble, With) {
+  const TempFolder folder;
+  worker::WritePebbleCheckpoint(folder);
+  ModelCase pebble = TinyCase("pebble");
+  pebble.path = folder.path();
+  pebble.instruction_set = GetParam();
+  pebble.degrees = {1, 2};
+  CheckInvariance(pebble, kExpectDifferences);
+}
+
+INSTANTIATE_TEST_SUITE_P(InstructionSets, ScheduleInvariancePebble,
+                         ::testing::ValuesIn(kernels::AvailableInstructionSets().begin(),
+                                             kernels::AvailableInstructionSets().end()),
+                         [](const auto& info) {
+                           return std::string(kernels::InstructionSetName(info.param));
+                         });
 
 }  // namespace
 }  // namespace lockstep::testing

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "router/core/requests/sequence.h"
 #include "tests/router/core/scheduler_fixture.h"
 
 namespace lockstep::router::testing {
@@ -267,6 +268,37 @@ TEST_F(SchedulerRunAheadTest, ARowThatWaitsIsPlannedAgain) {
   EXPECT_GT(num_waits, 0u);
   ExpectComplete(*request);
   RunUntilIdle();
+}
+
+// Request 1 waits for ever, beside another one. A token in between starts the time anew.
+TEST_F(SchedulerRunAheadTest, ASequenceThatWaitsTooLongFails) {
+  Start();
+  auto request = MakeRequest(1, TextOf(1, 4), 6);
+  request->rows_may_wait = true;
+  Submit(request);
+  Submit(2, TextOf(2, 4), 40);
+  const auto run = [this](bool waits) {
+    ASSERT_NE(Plan(), nullptr);
+    Done({.rows_wait = waits});
+  };
+  run(true);
+  now += kMaxRowWait - absl::Seconds(1);
+  run(true);
+  run(false);
+  EXPECT_EQ(Tokens(1).size(), 1u);
+  now += absl::Seconds(2);
+  run(true);
+  now += kMaxRowWait - absl::Seconds(1);
+  run(true);
+  EXPECT_EQ(Ending(1), nullptr);
+  now += absl::Seconds(1);
+  run(true);
+  ASSERT_NE(Ending(1), nullptr);
+  EXPECT_EQ(Ending(1)->error.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(Message(Ending(1)->error), HasSubstr("no token after token 5 for 30s"));
+  RunUntilIdle();
+  EXPECT_EQ(Ending(2)->reason, FinishReason::kLength);
+  EXPECT_EQ(Tokens(2).size(), 40u);
 }
 
 }  // namespace

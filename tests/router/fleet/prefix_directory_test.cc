@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,29 +23,47 @@ using ::testing::ElementsAre;
 
 constexpr uint32_t kBlockSize = 4;
 
+KvGroups OneGroup(uint32_t num_blocks) {
+  return {{.block_size_tokens = kBlockSize, .num_blocks = num_blocks}};
+}
+
+// And a window of 6 tokens, which needs two blocks.
+KvGroups GroupsWithWindow(uint32_t num_blocks, uint32_t num_window_blocks) {
+  return {{.block_size_tokens = kBlockSize, .num_blocks = num_blocks},
+          {.block_size_tokens = kBlockSize,
+           .num_blocks = num_window_blocks,
+           .retention = Retention::kWindow,
+           .window_tokens = 6}};
+}
+
 // A replica's cache as its scheduler drives it: sequences come, are published, and go.
 class CachedReplica {
  public:
-  explicit CachedReplica(uint32_t num_blocks) : num_blocks_(num_blocks) { Renew(); }
+  explicit CachedReplica(uint32_t num_blocks) : CachedReplica(OneGroup(num_blocks)) {}
+  explicit CachedReplica(const KvGroups& groups) : groups_(groups) { Renew(); }
 
   PrefixChanges& changes() { return changes_; }
   KvCache& cache() { return *cache_; }
 
   // Another lease: everything is forgotten.
-  void Renew() {
-    cache_ = std::make_unique<KvCache>(
-        KvGroups{{.block_size_tokens = kBlockSize, .num_blocks = num_blocks_}}, &changes_);
-  }
+  void Renew() { cache_ = std::make_unique<KvCache>(groups_, &changes_); }
 
   // Runs a sequence of these tokens, if it fits, and keeps what the cache makes of it.
   void Run(const std::string& salt, const std::vector<TokenId>& tokens) {
     const KvProbe probe =
         cache_->Probe({.salt = salt}, tokens, static_cast<uint32_t>(tokens.size()) - 1);
     if (!cache_->Has(probe.Needed(0))) return;
-    const BlockTable table = cache_->Take(probe);
+    BlockTable table = cache_->Take(probe);
     PublishedPrefix published = {.num_blocks = static_cast<uint32_t>(probe.hit.blocks.size()),
                                  .last = probe.hit.last};
-    cache_->Publish(table, {.salt = salt}, tokens, published);
+    // In chunks of a block, so that blocks fall behind the window.
+    for (uint32_t end = published.num_blocks; end <= tokens.size() / kBlockSize; ++end) {
+      if (cache_->MostCovered(table) < end) break;
+      cache_->GrowTo(table, end);
+      cache_->Publish(table, {.salt = salt}, std::span(tokens).first(size_t{end} * kBlockSize),
+                      published);
+      cache_->DropBehind(table, end * kBlockSize);
+    }
   }
 
   uint32_t CachedTokens(const std::string& salt, const std::vector<TokenId>& tokens) const {
@@ -54,15 +73,16 @@ class CachedReplica {
   }
 
  private:
-  const uint32_t num_blocks_;
+  const KvGroups groups_;
   PrefixChanges changes_;
   std::unique_ptr<KvCache> cache_;
 };
 
 std::vector<uint32_t> Match(const PrefixDirectory& directory, const std::string& salt,
-                            const std::vector<TokenId>& tokens, size_t num_replicas) {
+                            const std::vector<TokenId>& tokens, size_t num_replicas,
+                            const KvGroups& groups = OneGroup(1)) {
   std::vector<uint32_t> lengths(num_replicas, 77);
-  directory.Match({.salt = salt}, kBlockSize, tokens, lengths);
+  directory.Match({.salt = salt}, groups, tokens, lengths);
   return lengths;
 }
 
@@ -80,7 +100,7 @@ TEST(PrefixDirectoryTest, KnowsHowMuchEachReplicaHolds) {
   EXPECT_THAT(Match(directory, "", {1, 2, 3}, 3), Each(0));
   EXPECT_THAT(Match(directory, "", {}, 3), Each(0));
   std::vector<uint32_t> lengths(3);
-  directory.Match({}, 2 * kBlockSize, prompt, lengths);
+  directory.Match({}, KvGroups{{.block_size_tokens = 2 * kBlockSize}}, prompt, lengths);
   EXPECT_THAT(lengths, Each(0)) << "blocks of another size are other prefixes";
   EXPECT_EQ(directory.num_prefixes(), 2u);
 }
@@ -112,15 +132,50 @@ TEST(PrefixDirectoryTest, ManyChangesAreTakenBitByBit) {
   EXPECT_EQ(directory.num_prefixes(), 5000u);
 }
 
+// The first group holds all five blocks of the text. A hit needs the last two blocks before its end
+// in the window group, too.
+TEST(PrefixDirectoryTest, AHitIsWhatEveryGroupCanServe) {
+  const KvGroups groups = GroupsWithWindow(64, 8);
+  const auto text = [](TokenId first) {
+    std::vector<TokenId> tokens(5 * kBlockSize + 1);
+    std::iota(tokens.begin(), tokens.end(), first);
+    return tokens;
+  };
+  PrefixDirectory directory(1);
+  CachedReplica replica(groups);
+  const auto length = [&](const std::vector<TokenId>& tokens) {
+    EXPECT_TRUE(directory.TryTell(0, replica.changes()));
+    EXPECT_EQ(Match(directory, "", tokens, 1, OneGroup(1)).front(), 5 * kBlockSize);
+    const uint32_t found = Match(directory, "", tokens, 1, groups).front();
+    EXPECT_EQ(found, replica.CachedTokens("", tokens));
+    return found;
+  };
+  replica.Run("", text(1));
+  EXPECT_EQ(length(text(1)), 5 * kBlockSize);
+  // Texts take blocks behind windows first. The third one takes an end, and leaves nothing of the
+  // first text that has a whole window.
+  replica.Run("", text(100));
+  EXPECT_EQ(length(text(1)), 5 * kBlockSize);
+  replica.Run("", text(200));
+  replica.Run("", text(300));
+  EXPECT_EQ(length(text(1)), 0u);
+  EXPECT_EQ(length(text(300)), 5 * kBlockSize);
+  replica.Renew();
+  EXPECT_TRUE(directory.TryTell(0, replica.changes()));
+  EXPECT_EQ(directory.num_prefixes(), 0u) << "of both groups";
+}
+
 // Against the indexes of 70 replicas (more than a word of bits) over a tiny vocabulary, where
 // prefixes are shared, evicted and learned again all the time.
-TEST(PrefixDirectoryPropertyTest, AgreesWithEveryReplicasOwnIndex) {
+void CheckAgreement(const KvGroups& groups) {
   constexpr uint32_t kReplicas = 70;
   PrefixDirectory directory(kReplicas);
   std::vector<std::unique_ptr<CachedReplica>> replicas;
   RandomSource random(17);
   for (uint32_t i = 0; i < kReplicas; ++i) {
-    replicas.push_back(std::make_unique<CachedReplica>(random.Between(2, 12)));
+    KvGroups of_replica = groups;
+    of_replica[0].num_blocks = random.Between(2, 12);
+    replicas.push_back(std::make_unique<CachedReplica>(of_replica));
   }
   const auto random_text = [&random] {
     std::vector<TokenId> text(random.Between(1, 5 * kBlockSize));
@@ -129,6 +184,7 @@ TEST(PrefixDirectoryPropertyTest, AgreesWithEveryReplicasOwnIndex) {
   };
   const std::vector<std::string> salts = {"", "a", "b"};
   uint64_t num_hits = 0;
+  uint64_t num_shorter = 0;
   for (int round = 0; round < 20'000; ++round) {
     const uint32_t changed = random.Between(0, kReplicas - 1);
     CachedReplica& replica = *replicas[changed];
@@ -144,16 +200,27 @@ TEST(PrefixDirectoryPropertyTest, AgreesWithEveryReplicasOwnIndex) {
     }
     const std::string& salt = salts[random.Between(0, 2)];
     const std::vector<TokenId> text = random_text();
-    const std::vector<uint32_t> lengths = Match(directory, salt, text, kReplicas);
+    const std::vector<uint32_t> lengths = Match(directory, salt, text, kReplicas, groups);
+    const std::vector<uint32_t> in_first = Match(directory, salt, text, kReplicas);
     for (uint32_t i = 0; i < kReplicas; ++i) {
       ASSERT_EQ(lengths[i], replicas[i]->CachedTokens(salt, text)) << "replica " << i;
       num_hits += lengths[i] > 0;
+      num_shorter += lengths[i] < in_first[i];
     }
   }
   EXPECT_GT(num_hits, 10'000u);
+  if (groups.size() > 1) {
+    EXPECT_GT(num_shorter, 1'000u);
+  }
   uint64_t num_nodes = 0;
   for (const auto& replica : replicas) num_nodes += replica->cache().num_index_nodes();
-  EXPECT_LE(directory.num_prefixes(), num_nodes);
+  EXPECT_LE(directory.num_prefixes(), groups.size() * num_nodes);
+}
+
+TEST(PrefixDirectoryPropertyTest, AgreesWithEveryReplicasOwnIndex) { CheckAgreement(OneGroup(1)); }
+
+TEST(PrefixDirectoryPropertyTest, AgreesWithEveryReplicasOwnIndexInTwoGroups) {
+  CheckAgreement(GroupsWithWindow(1, 6));
 }
 
 TEST(PrefixDirectoryTest, LoopsAndReadersDoNotWaitForEachOther) {

@@ -67,6 +67,29 @@ TEST(CpuStepRunnerGroupsTest, ChunksOfAPromptGrowInTheWindowOnly) {
   EXPECT_EQ(Tokens(worker.RunAccepted(step)), GreedyReference(worker.model(), prompt, 1));
 }
 
+TEST(CpuStepRunnerGroupsTest, EachListOfGrowthGoesToItsSlotAndGroup) {
+  TestWorker worker(FakeModelWithWindow());
+  std::vector<std::vector<TokenId>> prompts;
+  std::vector<std::vector<TokenId>> generated;
+  for (const SlotId slot : {0u, 1u}) {
+    prompts.push_back(MakeTokens(8, kVocabSize, 9 + slot));
+    generated.push_back(Tokens(worker.Prefill(
+        Started(slot, prompts[slot], BlockRange(10 * slot, 2), 0, BlockRange(5 * slot, 2)))));
+  }
+  v1::StepRequest step = worker.NextStep();
+  AddGrowth(step, 0, 0, {30});
+  AddGrowth(step, 0, 1, {20});
+  AddGrowth(step, 1, 1, {21});
+  AddGrowth(step, 1, 0, {31});
+  AddRow(step, 0, 1);
+  AddRow(step, 1, 1);
+  const v1::StepResult result = worker.RunAccepted(step);
+  for (const SlotId slot : {0u, 1u}) {
+    generated[slot].push_back(result.token_ids(static_cast<int>(slot)));
+    EXPECT_EQ(generated[slot], GreedyReference(worker.model(), prompts[slot], 2));
+  }
+}
+
 // What a prefix hit in the middle of a text is: all blocks of group 0, a window of those of
 // group 1.
 TEST(CpuStepRunnerGroupsTest, ASequenceResumesBehindAWindow) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <random>
 
 #include "common/check.h"
@@ -219,6 +220,13 @@ std::vector<TestTensor> PebbleTensors() {
     maker.AddMatrix(names.down, kHidden, kInner);
   }
   return maker.tensors;
+}
+
+void WritePebbleCheckpoint(const TempFolder& folder) {
+  folder.Write("config.json", PebbleConfigJson());
+  folder.Write("model.safetensors", SafetensorsBytes(PebbleTensors(), "BF16"));
+  std::filesystem::copy_file("tests/golden/tiny-qwen3/tokenizer.json",
+                             folder.path() + "/tokenizer.json");
 }
 
 std::vector<PlainLayerKind> PebbleLayerKinds() {

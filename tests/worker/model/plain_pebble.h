@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "tests/common/temp_folder.h"
 #include "tests/worker/model/checkpoint_builder.h"
 
 // A small random model of the toy family, and its logits by the plainest program: no tiles, no
@@ -16,6 +17,8 @@ namespace lockstep::worker {
 std::string PebbleConfigJson();
 // With the names of the family; the values are those of bf16.
 std::vector<TestTensor> PebbleTensors();
+// Both as files, beside the tokenizer of a tiny Qwen3: what a worker loads.
+void WritePebbleCheckpoint(const TempFolder& folder);
 
 // What a layer does differently.
 struct PlainLayerKind {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "tests/worker/model/plain_pebble.h"
 #include "tests/worker/model/sequence_runner.h"
 #include "worker/cpu/load_model.h"
+#include "worker/model/plan/model_plan.h"
 
 namespace lockstep::worker {
 namespace {
@@ -26,10 +26,7 @@ class ToyFamilyTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { RegisterModelFamily(PebbleFamily()); }
 
-  void SetUp() override {
-    folder_.Write("config.json", PebbleConfigJson());
-    folder_.Write("model.safetensors", SafetensorsBytes(tensors_, "BF16"));
-  }
+  void SetUp() override { WritePebbleCheckpoint(folder_); }
 
   const std::vector<TestTensor> tensors_ = PebbleTensors();
   const TempFolder folder_;
@@ -48,11 +45,22 @@ TEST_F(ToyFamilyTest, ItsConfigHasTwoKindsOfLayers) {
   EXPECT_THAT(config->warnings, IsEmpty());
 }
 
+TEST_F(ToyFamilyTest, ItsPlanHasTwoRotationsAndTwoKvGroups) {
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(folder_.path());
+  ASSERT_THAT(config, IsOk());
+  const absl::StatusOr<ModelPlan> plan = MakeModelPlan(*config);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->kinds.size(), 2u);
+  EXPECT_EQ(plan->rotations.size(), 2u);
+  ASSERT_EQ(plan->kv_groups.size(), 2u);
+  EXPECT_THAT(plan->kv_groups[0].layers, ElementsAre(1, 3));
+  EXPECT_THAT(plan->kv_groups[1].layers, ElementsAre(0, 2));
+  EXPECT_EQ(plan->kv_groups[1].window_tokens, 32);
+}
+
 // The CPU's error against the plain program is small, and each mistake in the plain program's
 // layers makes it several times as large.
 TEST_F(ToyFamilyTest, ItsLayersReadTheirWindowsAndRotateTheirWay) {
-  std::filesystem::copy_file("tests/golden/tiny-qwen3/tokenizer.json",
-                             folder_.path() + "/tokenizer.json");
   auto model = LoadCpuModel(folder_.path(), {.num_kv_blocks = 16, .max_logits_rows = 128});
   ASSERT_THAT(model, IsOk());
   EXPECT_THAT((*model)->info().kv_groups.size(), 2u);
@@ -82,6 +90,39 @@ TEST_F(ToyFamilyTest, ItsLayersReadTheirWindowsAndRotateTheirWay) {
     wrong[0].window_tokens = wrong[2].window_tokens = window;
     EXPECT_GT(error(wrong), 2 * smallest) << "a window of " << window;
   }
+}
+
+// The files of another family have w where those of Pebble have 1 + w, in fp32.
+TEST_F(ToyFamilyTest, NormsThatLackOneGetItWhenTheyAreLoaded) {
+  static const ModelFamily kHollow = [] {
+    ModelFamily family = PebbleFamily();
+    family.name = "hollow pebble";
+    family.architecture = "HollowPebbleForCausalLM";
+    family.hugging_face.norms_lack_one = true;
+    return family;
+  }();
+  RegisterModelFamily(kHollow);
+  std::vector<TestTensor> hollow = tensors_;
+  for (TestTensor& tensor : hollow) {
+    if (!tensor.name.ends_with("norm.weight")) continue;
+    for (float& value : tensor.values) value -= 1.0f;
+  }
+  const TempFolder folder;
+  WritePebbleCheckpoint(folder);
+  std::string config = PebbleConfigJson();
+  config.replace(config.find("\"pebble\""), 8, "\"hollow pebble\"");
+  config.replace(config.find("PebbleFor"), 9, "HollowPebbleFor");
+  folder.Write("config.json", config);
+  folder.Write("model.safetensors", SafetensorsBytes(hollow, "F32"));
+
+  const std::vector<TokenId> text = {3, 1, 4, 1, 5, 9, 2, 6};
+  std::vector<std::vector<float>> logits;
+  for (const std::string& path : {folder_.path(), folder.path()}) {
+    auto model = LoadCpuModel(path, {.num_kv_blocks = 4, .max_logits_rows = 128});
+    ASSERT_THAT(model, IsOk());
+    logits.push_back(SequenceRunner(**model, text).RunInStepsOf(8));
+  }
+  EXPECT_TRUE(IsSameBits(logits[0], logits[1]));
 }
 
 }  // namespace

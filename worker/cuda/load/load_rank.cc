@@ -185,7 +185,7 @@ absl::Status PrepareGemm(const ModelOptions& options, Parts& parts) {
     shapes.push_back({.n = part.num_outputs,
                       .k = part.num_inputs,
                       .has_bias = part.has_bias,
-                      .gated = name == LayerPart::kMlpInput && kind.mlp.kind == MlpKind::kSwiGlu,
+                      .gated = name == LayerPart::kMlpInput && IsGated(kind.mlp.kind),
                       .max_rows = options.max_step_tokens});
   }
   shapes.push_back({.n = parts.rank.Share(parts.plan.vocab_size),

@@ -27,9 +27,7 @@ struct MlpPlan {
   MlpKind kind = MlpKind::kSwiGlu;
   int64_t intermediate_size = 0;
 
-  int64_t input_size() const {
-    return kind == MlpKind::kSwiGlu ? 2 * intermediate_size : intermediate_size;
-  }
+  int64_t input_size() const { return IsGated(kind) ? 2 * intermediate_size : intermediate_size; }
 };
 
 // What layers of one kind compute: a norm, QKV projection, optional RMSNorm over heads, rotary

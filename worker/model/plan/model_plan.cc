@@ -49,7 +49,7 @@ Part Qkv(const ModelConfig& config, const AttentionPlan& attention) {
 
 Part MlpInput(const ModelConfig& config, const MlpPlan& mlp) {
   std::vector<TensorPiece> pieces = {{&TensorNames::up, mlp.intermediate_size}};
-  if (mlp.kind == MlpKind::kSwiGlu) {
+  if (IsGated(mlp.kind)) {
     pieces.insert(pieces.begin(), {&TensorNames::gate, mlp.intermediate_size});
   }
   return Linear(std::move(pieces), config.hidden_size, config.mlp_bias);
@@ -108,26 +108,29 @@ LayerKindConfig ConfigOfLayer(const ModelConfig& config, size_t layer) {
   return kind;
 }
 
+// Adds the rotation of the kind to the plan.
+LayerKind MakeKind(const ModelConfig& config, const LayerKindConfig& of_layer, ModelPlan& plan) {
+  LayerKind kind = {
+      .attention = {.num_heads = config.num_heads,
+                    .num_kv_heads = config.num_kv_heads,
+                    .head_dim = config.head_dim,
+                    .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+                    .window_tokens = of_layer.window_tokens,
+                    .rotation = FindOrAdd(plan.rotations,
+                                          {.rope = of_layer.rope, .head_dim = config.head_dim},
+                                          std::equal_to<>())},
+      .mlp = {.kind = config.mlp, .intermediate_size = config.intermediate_size}};
+  kind.parts = LayerParts(config, kind.attention, kind.mlp);
+  return kind;
+}
+
 // Kinds come in the order of their first layers.
 void AddLayers(const ModelConfig& config, ModelPlan& plan) {
+  std::vector<LayerKindConfig> kinds;  // by kind of the plan
   for (size_t layer = 0; layer < config.num_layers; ++layer) {
-    const LayerKindConfig of_layer = ConfigOfLayer(config, layer);
-    LayerKind kind = {
-        .attention = {.num_heads = config.num_heads,
-                      .num_kv_heads = config.num_kv_heads,
-                      .head_dim = config.head_dim,
-                      .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
-                      .window_tokens = of_layer.window_tokens,
-                      .rotation = FindOrAdd(plan.rotations,
-                                            {.rope = of_layer.rope, .head_dim = config.head_dim},
-                                            std::equal_to<>())},
-        .mlp = {.kind = config.mlp, .intermediate_size = config.intermediate_size}};
-    kind.parts = LayerParts(config, kind.attention, kind.mlp);
-    const auto is_same = [](const LayerKind& a, const LayerKind& b) {
-      return a.attention.window_tokens == b.attention.window_tokens &&
-             a.attention.rotation == b.attention.rotation;
-    };
-    plan.layers.push_back({.kind = FindOrAdd(plan.kinds, std::move(kind), is_same)});
+    const size_t kind = FindOrAdd(kinds, ConfigOfLayer(config, layer), std::equal_to<>());
+    if (kind == plan.kinds.size()) plan.kinds.push_back(MakeKind(config, kinds[kind], plan));
+    plan.layers.push_back({.kind = kind});
   }
 }
 

@@ -47,7 +47,7 @@ enum class LayerPart {
   kKNorm,
   kAttentionOutput,
   kMlpNorm,
-  kMlpInput,   // SwiGLU: [2 * intermediate_size, hidden_size]: gate, up
+  kMlpInput,   // gated: [2 * intermediate_size, hidden_size]: gate, up
   kMlpOutput,  // [hidden_size, intermediate_size]
   kCount
 };

@@ -27,8 +27,8 @@ class TensorList {
     Add(std::move(name), std::move(shape), 0.0f, 1.0f / std::sqrt(static_cast<float>(inputs)));
   }
   void MarkLinear() { tensors_.back().is_linear = true; }
-  void AddNorm(std::string name, int64_t size) {
-    Add(std::move(name), {static_cast<uint64_t>(size)}, 1.0f, 0.1f);
+  void AddNorm(std::string name, int64_t size, float mean) {
+    Add(std::move(name), {static_cast<uint64_t>(size)}, mean, 0.1f);
   }
   void AddBias(std::string name, int64_t size) {
     Add(std::move(name), {static_cast<uint64_t>(size)}, 0.0f, 0.1f);
@@ -53,7 +53,7 @@ void AddPart(const Part& part, const TensorNaming& naming, TensorList& list) {
   for (const TensorPiece& piece : naming.PiecesOf(part)) {
     std::string name = naming.NameOf(piece.name, "weight");
     if (part.kind == PartKind::kNorm) {
-      list.AddNorm(std::move(name), piece.num_outputs);
+      list.AddNorm(std::move(name), piece.num_outputs, naming.names.norms_lack_one ? 0.0f : 1.0f);
     } else {
       list.AddMatrix(std::move(name), piece.num_outputs, part.num_inputs, transposed);
       if (part.kind == PartKind::kLinear && !transposed) list.MarkLinear();

@@ -132,6 +132,7 @@ class Planner {
     const TensorPiece& piece = part.pieces[0];
     plan_.tasks.push_back(
         VectorTask(naming.NameOf(piece.name, "weight"), part.num_outputs, weight));
+    plan_.tasks.back().added = naming.names.norms_lack_one ? 1.0f : 0.0f;
     if (part.has_bias) {
       plan_.tasks.push_back(VectorTask(naming.NameOf(piece.name, "bias"), part.num_outputs, bias));
     }
@@ -291,7 +292,11 @@ class Planner {
 
 absl::Status LoadTask::Read(int64_t row, std::span<float> values) const {
   const int64_t tensor_row = first_row + row;
-  if (!transposed) return ReadRows(*tensor, tensor_row, num_columns, values);
+  if (!transposed) {
+    LOCKSTEP_RETURN_IF_ERROR(ReadRows(*tensor, tensor_row, num_columns, values));
+    if (added != 0.0f) std::ranges::for_each(values, [this](float& value) { value += added; });
+    return absl::OkStatus();
+  }
   const int64_t num_wanted = static_cast<int64_t>(values.size()) / num_columns;
   std::vector<float> file_row(static_cast<size_t>(tensor_rows));
   for (int64_t column = 0; column < num_columns; ++column) {

@@ -31,6 +31,7 @@ struct LoadTask {
   // The head size if the rows are rotated and TensorNames::interleaved_heads is set; otherwise 0.
   int64_t interleaved_head_dim = 0;
   bool transposed = false;  // the file has [num_columns, tensor_rows]
+  float added = 0.0f;       // to every value of a vector
 
   // fp32 values of the task's rows [row, row + values.size() / num_columns), also if the file is
   // transposed. For a transposed tensor, every call reads the whole tensor.

@@ -50,6 +50,8 @@ class ModelWorker {
     uint64_t draft_seed = 0;
     // Instead: every draft is made, and this many of a row's are right.
     std::optional<uint32_t> num_right_drafts = std::nullopt;
+    // Instead: whether every row that may wait does.
+    std::optional<bool> rows_wait = std::nullopt;
   };
   struct Executed {
     StepOutcome outcome;

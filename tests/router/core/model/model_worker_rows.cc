@@ -92,7 +92,7 @@ ModelWorker::Drafts ModelWorker::Draw(const Slot& slot, const RunRow& row, const
   const uint64_t draw = CombineHashes(faults.draft_seed, row.slot);
   const uint32_t most = std::min(row.max_drafts, slot.max_total() - slot.num_known() - 1);
   Drafts drafts;
-  drafts.waits = slot.request->rows_may_wait && (draw >> 32) % 3 == 0;
+  drafts.waits = slot.request->rows_may_wait && faults.rows_wait.value_or((draw >> 32) % 3 == 0);
   if (faults.num_right_drafts.has_value()) {
     drafts.num_drafted = most;
     drafts.num_right = std::min(*faults.num_right_drafts, most);

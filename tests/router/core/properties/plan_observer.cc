@@ -15,6 +15,9 @@ PlanObserver::PlanObserver(const WorkerLimits& limits) : limits_(limits) {
 }
 
 absl::Status PlanObserver::OnGiven(uint32_t group, BlockId block, uint64_t stay) {
+  if (block >= limits_.kv_groups[group].num_blocks) {
+    return Internal("group {}: block {} is given out, and its pool does not have it", group, block);
+  }
   for (const Rows& step : in_flight_) {
     for (const std::shared_ptr<Stay>& other : step) {
       if (other->id == stay || !Mentions(*other, group, block)) continue;

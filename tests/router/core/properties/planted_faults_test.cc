@@ -1,5 +1,6 @@
 // What the property test relies on: the model worker and the observer find plans with groups of KV
 // that a faulty scheduler would make. Two groups: all tokens, and a window of 5, in blocks of 2.
+// The pool of the window is smaller.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +24,7 @@ class PlantedFaultsTest : public ::testing::Test {
   PlantedFaultsTest() {
     limits_.kv_groups = {{.block_size_tokens = 2, .num_blocks = 16},
                          {.block_size_tokens = 2,
-                          .num_blocks = 16,
+                          .num_blocks = 12,
                           .retention = Retention::kWindow,
                           .window_tokens = 5}};
     limits_.max_slots = 4;
@@ -90,6 +91,22 @@ TEST_F(PlantedFaultsTest, AHitWithABlockOfOtherTokens) {
   observer_->OnAcknowledged(executed_);
   ExpectFound(observer_->OnPlan(plan), "group 1: the hit at position 4 is not acknowledged");
   ExpectFound(Execute(plan), "group 1: the KV read at position 4 of 10 is not of its text");
+}
+
+// The first group's pool has block 13, the window's has not.
+TEST_F(PlantedFaultsTest, ABlockOfTheOtherGroupsPool) {
+  const StepPlan start = Plan({Started(0, 0, {.group = 1, .ids = {0, 1, 2, 3, 13}})},
+                              {{.slot = 0, .num_tokens = 10, .new_blocks = {}}});
+  ExpectFound(observer_->OnPlan(start), "group 1: block 13 is given out, and its pool does not");
+  ExpectFound(Execute(start), "group 1: has a block that does not exist");
+  worker_ = std::make_unique<ModelWorker>(limits_);
+  observer_ = std::make_unique<PlanObserver>(limits_);
+  next_step_id_ = 1;
+  RunFirst();
+  const StepPlan growth = Plan(
+      {}, {{.slot = 0, .num_tokens = 1, .new_blocks = {{.group = 1, .first = 5, .ids = {13}}}}});
+  ExpectFound(observer_->OnPlan(growth), "group 1: block 13 is given out, and its pool does not");
+  ExpectFound(Execute(growth), "block 13 does not exist");
 }
 
 TEST_F(PlantedFaultsTest, AGroupThatIsMissing) {

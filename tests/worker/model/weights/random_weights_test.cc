@@ -71,6 +71,21 @@ TEST(RandomWeightsTest, EveryTensorHasItsOwnNumbersAndTheSeedMatters) {
   EXPECT_EQ(seeds.size(), 2 * tensors.size());
 }
 
+TEST(RandomWeightsTest, NormsLieAboutOneAsTheModelUsesThem) {
+  TensorNames names = Qwen3().hugging_face;
+  for (const bool lacks_one : {false, true}) {
+    names.norms_lack_one = lacks_one;
+    size_t num_norms = 0;
+    for (const RandomTensorShape& tensor :
+         RandomTensors(PlanOf(ConfigWithBiasAndNorms()), names, 1)) {
+      if (!tensor.name.ends_with("norm.weight")) continue;
+      EXPECT_EQ(tensor.values.mean, lacks_one ? 0.0f : 1.0f) << tensor.name;
+      ++num_norms;
+    }
+    EXPECT_EQ(num_norms, 9u) << "four of each layer, and the last one";
+  }
+}
+
 TEST(RandomWeightsTest, FillsExactlyWhatThePlanAsksFor) {
   for (const bool tied : {false, true}) {
     ModelConfig config = ConfigWithBiasAndNorms();
