@@ -69,7 +69,7 @@ class GrpcCall : public StreamHandler {
   void SendLast(std::span<const google::protobuf::MessageLite* const> messages);
   Sent SendAll(std::span<const google::protobuf::MessageLite* const> messages);
   bool over() const;
-  // Of a call that is over: what its client was told.
+  // Once the call is over: the code that its client got.
   absl::StatusCode end_code() const;
   // Use this to count what the call holds besides its messages.
   ByteBudget& memory() const { return *memory_; }

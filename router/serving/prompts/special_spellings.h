@@ -22,7 +22,7 @@ class SpecialSpellings {
   };
   // Occurrences from left to right, the longest at each place, without overlap.
   std::vector<Match> FindAll(std::string_view text) const;
-  // False: neither is there an occurrence in the text, nor could one be at its borders.
+  // False: the text contains no spelling, and none could form at its borders.
   bool MayBeIn(std::string_view text) const;
   // The size of the longest end of `text` that begins a spelling, and of the longest start of
   // `text` that ends a spelling. Next to other text they could become a special token. 0 if there
