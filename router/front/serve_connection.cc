@@ -36,7 +36,7 @@ class Place {
   const std::shared_ptr<void> place_;
 };
 
-// A connection whose protocol is not known yet. Runs on the strand of its socket; its one pending
+// A connection before its protocol is known. Runs on the strand of its socket; its one pending
 // operation keeps it alive.
 class Greeting : public std::enable_shared_from_this<Greeting> {
  public:

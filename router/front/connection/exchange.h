@@ -74,7 +74,7 @@ class Exchange {
 
   virtual ~Exchange() = default;
   virtual Output Take() = 0;
-  virtual void OnWritten() = 0;  // what Take returned was handed to the kernel
+  virtual void OnWritten() = 0;  // what Take returned was sent
   virtual void Abandon() = 0;    // the client is gone
 };
 

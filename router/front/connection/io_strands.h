@@ -13,8 +13,7 @@ namespace lockstep::router {
 
 // Runs strands on the thread of an io_context, between its socket events. Output of a strand then
 // reaches its socket without a change of thread. Active from Open to Close. Before and after,
-// strands run on the fallback: calls whose connections were destroyed with the io_context can still
-// finish.
+// strands run on the fallback, so that calls of destroyed connections can finish.
 class IoStrands final : public StrandRunner, public std::enable_shared_from_this<IoStrands> {
  public:
   // The fallback must outlive the object.

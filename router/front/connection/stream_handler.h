@@ -48,12 +48,12 @@ class StreamHandler {
   virtual bool WantsBody() const { return true; }
   // True: the body has no time limit.
   virtual bool IsConversation() const { return false; }
-  // Asked once, for a new handler whose request has a body. True: the client waits for "100
+  // Asked once, for a new handler if its request has a body. True: the client waits for "100
   // Continue" before it sends the body (RFC 9110, 10.1.1), and the handler has not refused the
   // request.
   virtual bool AwaitsContinue() const { return false; }
   virtual Output Take() = 0;
-  virtual void OnWritten() = 0;  // what Take returned was sent
+  virtual void OnWritten() = 0;  // what Take returned was put into frames
   // Called once, as the last call: everything was sent, or the client is gone.
   virtual void OnClosed() = 0;
 };

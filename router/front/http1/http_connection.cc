@@ -26,7 +26,7 @@ using boost::system::error_code;
 constexpr size_t kMaxAheadBytes = 8 << 10;
 // Up to this size, copying is cheaper than a second buffer. In TLS each buffer is its own record.
 constexpr size_t kMaxJoinedBytes = 16 << 10;
-// A refused client has this long to read why. What it still sends is dropped.
+// A refused client has this long to read why. Further bytes from it are dropped.
 constexpr absl::Duration kLingerTimeout = absl::Seconds(2);
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 

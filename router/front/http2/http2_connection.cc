@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kReadBytesOfTurn = 8 << 10;
 constexpr size_t kWriteBytesOfTurn = 256 << 10;
 constexpr size_t kWriteBytes = 64 << 10;
-// The client has this long to read why the connection ends. What it still sends is dropped.
+// The client has this long to read why the connection ends. Further bytes from it are dropped.
 constexpr std::chrono::seconds kLingerTimeout(2);
 constexpr size_t kMaxLingerBytes = 1 << 20;
 constexpr std::chrono::milliseconds kMinStallCheck(10);
@@ -116,8 +116,8 @@ class Http2Connection final : public OpenConnection,
   Clock::time_point wrote_at_;
   Clock::time_point idle_since_;
   Clock::time_point stall_check_at_;
-  Clock::time_point header_since_;  // begun so far, at the last read
-  uint64_t num_header_blocks_ = 0;  // up to the one that is open
+  Clock::time_point header_since_;  // the epoch: no header block is open
+  uint64_t num_header_blocks_ = 0;  // begun so far, at the last read
   Clock::time_point armed_for_ = Clock::time_point::max();
 };
 
@@ -220,8 +220,8 @@ std::shared_ptr<StreamHandler> Http2Connection::Open(StreamRequest request,
   request.address = address_;
   request.home = stream_->home();
   request.loopback_only = stream_->loopback_only();
-  // While the server drains, connections should end. This stream and those that the client has
-  // already sent are still answered.
+  // While the server drains, connections should end. This stream is still answered, and so are
+  // streams that the client has already sent.
   draining_ = draining_ || context_.draining();
   return context_.open_stream(std::move(request), std::make_shared<Signal>(hub_, id));
 }

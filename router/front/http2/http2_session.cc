@@ -58,12 +58,12 @@ struct Http2Session::Stream {
   bool answered = false;        // the head was submitted
   bool output_untaken = false;  // part of `output` was not sent yet
   bool last = false;            // `output` is the last of the answer
-  size_t num_held_back = 0;     // body bytes whose window was not renewed
+  size_t num_held_back = 0;     // body bytes not yet added back to the window
   std::string output;           // taken from the handler
   size_t num_filled = 0;        // bytes of `output` that were put into frames
   HeaderList trailers;
   Time body_since;    // arrival of the header
-  Time output_since;  // when output was taken, or the client last took some
+  Time output_since;  // when output was taken or last put into a frame
 };
 
 // nghttp2's callbacks. They return 0 or an nghttp2 error.

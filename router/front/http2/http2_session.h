@@ -33,7 +33,7 @@ class Http2Session {
   // How long a stream may wait for its client.
   struct StallTimeouts {
     std::chrono::nanoseconds body;   // from the end of the request's header to the end of its body
-    std::chrono::nanoseconds write;  // while output waits and the client takes none of it
+    std::chrono::nanoseconds write;  // while output waits and the client takes nothing
   };
 
   Http2Session(const Http2Limits& limits, Open open);

@@ -19,7 +19,7 @@ struct ChatPiece {
 
 // Separates the template's special tokens from spellings in client text. `plain` is the rendering,
 // `marked` the same chat rendered with marks. INVALID_ARGUMENT if the template treats marked text
-// differently, because the two cannot be told apart then.
+// differently, because then the two cannot be separated.
 absl::StatusOr<std::vector<ChatPiece>> SeparateForeign(const SpecialSpellings& spellings,
                                                        std::string plain, std::string_view marked,
                                                        const TextMarks& marks);

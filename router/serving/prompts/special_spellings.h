@@ -37,7 +37,7 @@ class SpecialSpellings {
   std::vector<std::string> spellings_;  // sorted
   std::vector<std::string> reversed_;   // each from its end to its start; sorted
   size_t max_size_ = 0;
-  // The bytes with which spellings begin and end. Most texts have none of them at a border.
+  // First and last bytes of spellings. Few texts have one of them at a border.
   std::bitset<256> first_bytes_;
   std::bitset<256> last_bytes_;
 };
