@@ -35,7 +35,7 @@ class PrefixDirectory {
 
  private:
   // One bit per replica, up to the highest replica that was ever in the set. So a small fleet needs
-  // few words, whatever the maximum number of replicas.
+  // few words, even if many replicas are allowed.
   using ReplicaSet = absl::InlinedVector<uint64_t, 1>;
 
   void Tell(uint32_t replica, uint64_t prefix, bool learned) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
