@@ -24,11 +24,9 @@ namespace lockstep::router {
 // it. Deliberate differences:
 //   - A byte that the vocabulary cannot spell is an error; it is not dropped.
 //   - Special tokens are found in the original text, before it is normalised, even if they are
-//     marked "normalized". So no other spelling can become one, and no text next to one can undo
-//     it.
-//   - Letters and numbers are those of Unicode 16, and NFC is ICU's. Characters that are too new
-//   for
-//     one of the libraries may be cut or composed differently.
+//     marked "normalized". So no other spelling can become one, and neighbours cannot undo one.
+//   - Letters and numbers are those of Unicode 16, and NFC is ICU's. Newer characters than either
+//     library knows may be cut or composed differently.
 class Tokenizer {
  public:
   // tokenizer.json (+ tokenizer_config.json, may be empty). `name` stands for the path in errors.
