@@ -68,7 +68,8 @@ class DeviceGroup {
                                      const kernels::BFloat16* columns,
                                      const kernels::RmsNormParams& norm);
 
-  // After an error of a device: which rank waited too long for which other rank. Empty if none did.
+  // After an error of a device: names the rank that waited too long and the rank that did not come.
+  // Empty if none waited too long.
   std::string HangReport() const;
 
   // For tests: the group as the kernels of one rank see it.
