@@ -22,7 +22,7 @@ constexpr uint64_t kMaxUnaskedBodyBytes = 32 << 10;
 constexpr std::string_view kServer = "*";
 constexpr std::string_view kServerMethods = "GET, HEAD, POST, OPTIONS";
 
-// The methods that web servers know. RFC 9110 section 15.6.2 wants 501 for any other, and CONNECT
+// The usual methods of web servers. RFC 9110 section 15.6.2 requires 501 for any other, and CONNECT
 // is for proxies.
 bool IsKnownMethod(std::string_view method) {
   constexpr std::string_view kKnown[] = {"GET",   "HEAD",    "POST",   "PUT",
