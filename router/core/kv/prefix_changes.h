@@ -17,9 +17,9 @@ namespace lockstep::router {
 // compare tokens.
 uint64_t ExtendPrefixHash(uint64_t prefix, std::span<const TokenId> block);
 
-// The difference between a replica's prefix index and what others were told about it: prefixes that
-// the index learned and prefixes that it forgot since then. Holds at most as many entries as the
-// index held then, plus the entries that it holds now.
+// Changes of a replica's prefix index that were not reported to others yet: prefixes that it
+// learned, and prefixes that it forgot. Holds at most as many entries as the index held at the last
+// report plus as many as it holds now.
 class PrefixChanges {
  public:
   void Learn(uint64_t prefix) { Note(prefix, true); }

@@ -64,7 +64,7 @@ Before CountBefore(const SchedulerState& state, const Request& request, double n
   return before;
 }
 
-// True if what waits does not start before a sequence ends.
+// True if no waiting sequence starts before a running one ends.
 bool WaitsForAnEnd(const SchedulerState& state) {
   const WorkerLease& lease = *state.lease;
   if (state.population.running().size() >= MaxRunning(state)) return true;
