@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::string_view kShells = "bash zsh fish";
 
-// Words that may follow a verb: its options, for `completion` the shells, for `help` the verbs.
+// Words that may follow a verb: for `completion` the shells, for `help` the verbs, else its
+// options.
 std::string WordsAfter(const Verb& verb) {
   if (verb.name == "completion") return std::string(kShells);
   if (verb.name == "help") return fmt::format("{}", fmt::join(VerbNames(), " "));

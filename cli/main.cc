@@ -15,7 +15,7 @@ namespace {
 
 bool AsksForHelp(const std::string& word) { return word == "--help" || word == "-h"; }
 
-// Behind "--" are the arguments of another program.
+// The words after "--" are arguments of another program.
 bool AnyAsksForHelp(std::span<const std::string> words) {
   return std::find_if(words.begin(), std::find(words.begin(), words.end(), "--"), AsksForHelp) !=
          std::find(words.begin(), words.end(), "--");

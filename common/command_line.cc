@@ -59,7 +59,7 @@ absl::CommandLineFlag* FindFlag(std::string_view name) {
   return absl::FindCommandLineFlag(absl::string_view(name.data(), name.size()));
 }
 
-// "--help", "-h", and the other spellings that Abseil has.
+// "--help", "-h", and Abseil's other spellings.
 bool IsHelp(std::string_view name) { return name == "h" || name.starts_with("help"); }
 
 // "10" or "1.5", without a unit.
@@ -67,8 +67,8 @@ bool IsPlainNumber(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
-// Appends the words of `text`, with a new line before a word that goes beyond the width. A line
-// never begins with the name of a flag, which would look like an entry of the list.
+// Appends the words of `text`, wrapped at the width. A line never begins with a flag's name,
+// because it would look like an entry of the list.
 void AppendWrapped(std::string_view text, std::string& out) {
   constexpr size_t kMaxColumns = 100;
   constexpr std::string_view kIndent = "      ";
@@ -110,7 +110,7 @@ absl::CommandLineFlag* FindNegated(std::string_view name) {
   return nullptr;
 }
 
-// Goes through the arguments once: sets the flags, keeps what is Abseil's own, collects the errors.
+// Goes through the arguments once: sets the flags, keeps Abseil's own flags, collects the errors.
 class FlagSetter {
  public:
   explicit FlagSetter(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {}

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// XXH3-64. Not cryptographic: for fingerprints and tables whose hits are compared exactly.
+// XXH3-64. Not cryptographic: for fingerprints, and for tables that compare hits exactly.
 uint64_t Hash64(std::span<const std::byte> bytes, uint64_t seed = 0);
 uint64_t Hash64(std::string_view text, uint64_t seed = 0);
 

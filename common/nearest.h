@@ -7,12 +7,12 @@
 
 namespace lockstep {
 
-// Number of letters to add, remove or replace to make one word of the other (Levenshtein's
+// The number of letters to add, remove or replace to turn one word into the other (Levenshtein's
 // distance).
 size_t EditDistance(std::string_view a, std::string_view b);
 
 // The candidate with the least distance. Up to two letters may differ, or a third of a long
-// candidate's, but never more than half. None if no candidate is so much alike.
+// candidate's letters, but never more than half. None if no candidate is close enough.
 std::optional<std::string_view> Nearest(std::string_view word,
                                         std::span<const std::string_view> candidates);
 

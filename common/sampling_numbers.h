@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-// The numbers that shape how a token is sampled, without defaults left open. They have the same
+// The numbers that control how a token is sampled, with all defaults resolved. They have the same
 // names everywhere: in both protocols, in JSON, on the host and on the device. The sampler's
-// header, kernels/sampling/sample.h, says what they do. Each default turns its number off.
+// header, kernels/sampling/sample.h, explains them. Each default turns its number off.
 struct SamplingNumbers {
   float temperature = 1.0f;  // 0: greedy
   float top_p = 1.0f;        // 1: off
@@ -41,9 +41,10 @@ struct SamplingNumber {
   bool (*holds)(float value) = nullptr;
 };
 
-// Below it, logits / temperature might overflow.
+// Below this, logits / temperature might overflow.
 inline constexpr float kMinTemperature = 1e-3f;
-// Clients and models write smaller ones for "almost greedy". They mean this one, as at vLLM.
+// Clients and models write smaller values for "almost greedy". They are raised to this one, as in
+// vLLM.
 constexpr float RaisedTemperature(float temperature) {
   return temperature > 0 && temperature < kMinTemperature ? kMinTemperature : temperature;
 }
@@ -78,7 +79,7 @@ inline constexpr SamplingNumber kSamplingNumbers[] = {
      .expected = "-1 or an integer from 0 to 4294967295"},
 };
 
-// INVALID_ARGUMENT "PREFIXtop_p: expected a number in (0, 1], got 1.5" for the first that is out of
+// INVALID_ARGUMENT "PREFIXtop_p: expected a number in (0, 1], got 1.5" for the first number out of
 // range.
 absl::Status CheckSamplingNumbers(const SamplingNumbers& numbers, std::string_view prefix);
 

@@ -19,7 +19,7 @@ bool IsHighControl(std::string_view character) {
          static_cast<unsigned char>(character[1]) < 0xa0;
 }
 
-// At `at` of a text, a character, or one byte that is none.
+// The character at `at`, or one byte if there is no valid character.
 std::string_view UnitAt(std::string_view text, size_t at) {
   return text.substr(at, std::max<size_t>(CharacterBytes(text, at), 1));
 }
@@ -29,7 +29,7 @@ std::string EscapedUnit(std::string_view unit) {
   return fmt::format("\\x{:02x}", static_cast<unsigned char>(unit[0]));
 }
 
-// The beginning of `text`, escaped, and whether there is more of it.
+// The beginning of `text`, escaped, and true if there is more text.
 std::pair<std::string, bool> Beginning(std::string_view text) {
   std::string shown;
   size_t size = 0;  // how many bytes of `text` are shown

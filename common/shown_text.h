@@ -6,27 +6,27 @@
 #include <string>
 #include <string_view>
 
-// Text of clients, servers, models and files, as people may see it. Pure.
+// Makes text of clients, servers, models and files safe to show. Pure.
 namespace lockstep {
 
-// `text` with control characters as \n, \t, \r or \xNN, also U+0080 to U+009F. For everything else
-// that prints foreign text.
+// Replaces control characters by \n, \t, \r or \xNN, also U+0080 to U+009F. Use it for any foreign
+// text that the functions below do not cover.
 std::string EscapeControlCharacters(std::string_view text);
 
 // Quotes foreign text in a message: its beginning, escaped to one line of valid UTF-8, with at most
-// so many bytes between the quotes. Says how long the text is if it is cut.
+// kMaxQuotedBytes between the quotes. If the text is cut, its length follows.
 inline constexpr size_t kMaxQuotedBytes = 100;
 std::string Quote(std::string_view text);
 
-// A name from a file in a message, without quotes: as it is if it is short and plain, otherwise
-// escaped and cut as by Quote. Every message about a model's files shows names like this.
+// A name from a file for a message, without quotes: unchanged if it is short and plain, otherwise
+// escaped and cut as in Quote. Every message about a model's files shows names like this.
 std::string ShownName(std::string_view name);
 
-// "2, 3, 4", or the first few numbers and how many there are.
+// "2, 3, 4", or the first few numbers and the count.
 std::string ShownNumbers(std::span<const uint64_t> numbers);
 
-// `text` (UTF-8) without what would steer a terminal: control characters other than line breaks and
-// tabs. A model may say anything.
+// `text` (UTF-8) without control characters other than line breaks and tabs. A model's output could
+// otherwise control a terminal.
 std::string WithoutControls(std::string_view text);
 
 // The beginning of `text`, at most `max_bytes`, on one line and without control characters.

@@ -5,8 +5,7 @@
 
 namespace lockstep {
 
-// Bytes of the well-formed character (RFC 3629) that begins at `at` and is not ASCII; 0: there is
-// none.
+// The size in bytes of the well-formed, non-ASCII character (RFC 3629) at `at`; 0 if there is none.
 inline size_t CharacterBytes(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) -> unsigned {
     return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0;

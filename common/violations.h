@@ -11,8 +11,7 @@
 
 namespace lockstep {
 
-// Collects everything that is wrong with a configuration, so that its owner learns everything at
-// once.
+// Collects everything that is wrong with a configuration, so that all of it is reported at once.
 class Violations {
  public:
   // `subject`, if given, comes first in the status: "subject: this; that".
@@ -35,7 +34,7 @@ class Violations {
     if (!status.ok()) Add(fmt::format("{}{}", where, Message(status)));
   }
 
-  // INVALID_ARGUMENT with all of them, in order.
+  // INVALID_ARGUMENT with all violations, in order.
   absl::Status ToStatus() const {
     if (text_.empty()) return absl::OkStatus();
     return InvalidArgument("{}{}{}", subject_, subject_.empty() ? "" : ": ", text_);

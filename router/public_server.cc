@@ -22,8 +22,8 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-// The largest body of a prompt that can pass validation: a token id takes up to eight bytes
-// ("128255, ") where a text of one byte would be one.
+// The largest body of a prompt that can pass validation. A prompt has at most as many token ids as
+// a text has bytes, and an id takes up to eight bytes ("128255, ").
 size_t MaxBodyBytes(const RequestLimits& limits) {
   return size_t{8} * limits.max_prompt_bytes + (1 << 20);
 }
@@ -32,7 +32,7 @@ size_t MaxMemoryBytes(const PublicServerConfig& config) {
   return size_t{config.max_body_memory_mib} << 20;
 }
 
-// For small bodies and answers, whatever the large ones take.
+// Kept free of large bodies and answers, so that small ones find room.
 size_t ReservedBytes(const PublicServerConfig& config) { return MaxMemoryBytes(config) / 8; }
 size_t MaxLargeBytes(const PublicServerConfig& config) {
   return MaxMemoryBytes(config) - ReservedBytes(config);
@@ -43,7 +43,7 @@ bool IsLoopbackOnly(const std::string& listen) {
   return address.ok() && IsLoopback(*address);
 }
 
-// Answers of listeners as readiness has them: none of them may be short of descriptors.
+// Counts listeners without file descriptors. The router is not ready while there is one.
 TcpListener::OnAccepting CountDeaf(ApiContext& context) {
   return [&context](bool accepting) { context.num_deaf_listeners += accepting ? -1 : 1; };
 }
@@ -123,7 +123,7 @@ class PublicServer::Impl {
             CountDeaf(context), [this] { return threads_.Next().io().get_executor(); }) {}
   ~Impl() { threads_.Stop(); }
 
-  // Of each address that is not empty.
+  // Listens on each address that is not empty.
   absl::Status Listen(Address& address, Address& main_address) {
     if (!address.host.empty()) {
       LOCKSTEP_ASSIGN_OR_RETURN(address.port, listener_.Listen(address));
@@ -158,7 +158,7 @@ class PublicServer::Impl {
 
   std::shared_ptr<StreamHandler> Open(const StreamRequest& request,
                                       std::shared_ptr<OutputSignal> signal) {
-    // One that names two hosts is refused with 400, as every request is.
+    // OpenHttpStream refuses every request that names two hosts, with 400.
     if (grpc_ != nullptr && GrpcServices::IsCall(request) && !NamesTwoHosts(request.fields)) {
       return grpc_->Open(request, std::move(signal), memory_);
     }
@@ -190,7 +190,7 @@ class PublicServer::Impl {
   const std::unique_ptr<GrpcServices> grpc_;  // null: none
   HttpMetrics metrics_;
   const std::shared_ptr<ByteBudget> memory_;
-  ConnectionContext context_;  // of connections, which threads_ destroys
+  ConnectionContext context_;  // used by connections, which threads_ destroys
   IoThreads threads_;
   TcpListener listener_;
   TcpListener main_listener_;

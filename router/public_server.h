@@ -22,23 +22,24 @@ namespace lockstep::router {
 
 struct PublicServerConfig {
   std::string listen;       // empty: none
-  std::string main_listen;  // another listener, which serves the same; empty: none
+  std::string main_listen;  // a second listener for the same services; empty: none
   TlsFiles tls;             // none: plaintext
-  // Of all listeners together; one above it is closed at once.
+  // For all listeners together. Further connections are closed at once.
   uint32_t max_connections = 4096;
-  // Likewise, of one address; 0: no bound of its own. Not set: a quarter of all.
+  // The same for one address. 0: no limit. Not set: a quarter of max_connections.
   std::optional<uint32_t> max_connections_per_address;
-  std::vector<std::string> cors_origins;   // whose pages may read answers (browser_policy.h)
-  uint32_t max_concurrent_streams = 1024;  // of one HTTP/2 connection
-  uint32_t num_threads = 2;                // that read requests and write answers
-  uint32_t max_body_memory_mib = 1024;     // bodies and whole answers of all connections together
-  uint64_t max_whole_answer_bytes = 64 << 20;  // of one that is not streamed
-  // From a request's first byte; for a TLS handshake, as much again.
+  std::vector<std::string> cors_origins;       // pages of these origins may read answers
+                                               // (browser_policy.h)
+  uint32_t max_concurrent_streams = 1024;      // for each HTTP/2 connection
+  uint32_t num_threads = 2;                    // read requests and write answers
+  uint32_t max_body_memory_mib = 1024;         // for bodies and whole answers of all connections
+  uint64_t max_whole_answer_bytes = 64 << 20;  // of an answer that is not streamed
+  // From a request's first byte. A TLS handshake gets the same time.
   absl::Duration header_timeout = absl::Seconds(10);
   absl::Duration body_timeout = absl::Minutes(1);
   absl::Duration idle_timeout = absl::Seconds(75);  // between two requests
-  // HTTP/2 connections are pinged when nothing came in for so long, and closed when the ping goes
-  // unanswered: clients that vanished are noticed.
+  // An HTTP/2 connection is pinged after keepalive_time without bytes from the client. It is closed
+  // if no answer comes within keepalive_timeout. This finds clients that vanished.
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);
 
@@ -46,37 +47,40 @@ struct PublicServerConfig {
   absl::Status Validate() const;  // every violation at once
 };
 
-// The public front: every listener speaks HTTP/1.1 and HTTP/2, in TLS where there are files for it,
-// and serves the OpenAI-compatible API and, if it is given, gRPC. HTTP/1.1: keep-alive, one request
-// of a connection after the other, streams as server-sent events; a client that closes its side, or
-// sends more than a few KiB ahead of its answer, ends its connection and the request on it. Owns
-// its listening sockets, its connections and threads ("http-0", ...). A connection stays on one
-// thread, that of the fewest connections when it came, and so do the strands of its requests.
+// The public front. Every listener speaks HTTP/1.1 and HTTP/2, with TLS if it is configured, and
+// serves the OpenAI-compatible API and, if given, gRPC.
+//
+// HTTP/1.1: connections are kept alive, requests of a connection are served one after the other,
+// streams are server-sent events. If a client closes its side, or sends more than a few KiB before
+// its answer is finished, its connection and request end.
+//
+// Owns its listening sockets, connections and threads ("http-0", ...). A new connection goes to the
+// thread with the fewest connections. It stays there, and so do the strands of its requests.
 class PublicServer {
  public:
-  // Returns once it listens; errors name the address or the file. Context and registry outlive the
-  // object, and so does what `grpc` refers to; null: no gRPC.
+  // Returns once it listens. Errors name the address or the file. `context`, `registry` and
+  // everything that `grpc` refers to must outlive the object. `grpc` null: no gRPC.
   static absl::StatusOr<std::unique_ptr<PublicServer>> Start(
       const PublicServerConfig& config, ApiContext& context, prometheus::Registry& registry,
       std::unique_ptr<GrpcServices> grpc = nullptr);
   PublicServer(const PublicServer&) = delete;
   PublicServer& operator=(const PublicServer&) = delete;
-  // Closes every connection and joins the threads; requests that still run are cancelled.
+  // Closes every connection and joins the threads. Running requests are cancelled.
   ~PublicServer();
 
-  // Host as asked for, port as bound.
+  // The configured host and the bound port.
   const Address& address() const { return address_; }
   const Address& main_address() const { return main_address_; }
 
   // Adds "http-0", ...
   void WatchThreads(StallWatch& watch) const;
 
-  // Bytes in transit that are counted now, of all connections together.
+  // Counted bytes in transit now, over all connections.
   size_t held_bytes() const;
 
-  // Tells HTTP/2 clients to make their next requests on another connection (GOAWAY).
+  // Asks HTTP/2 clients to make their next requests on another connection (GOAWAY).
   void AnnounceEnd();
-  // Lets connections end what they answer, for at most `grace`.
+  // Lets connections finish their current answers, for at most `grace`.
   void Finish(absl::Duration grace);
 
  private:

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kMaxWorkers = 1024;
 
-// As logs and errors print fingerprints; nullopt when it is none.
+// Parses a fingerprint as logs and errors print it; nullopt if it is none.
 std::optional<uint64_t> ParseFingerprint(std::string_view text) {
   uint64_t value = 0;
   const char* const end = text.data() + text.size();

@@ -14,8 +14,8 @@
 
 namespace lockstep::router {
 
-// Everything that a router process can be told (docs/configuration.md). The defaults are those of
-// the flags in main.cc.
+// All settings of a router process (docs/configuration.md). The defaults are those of the flags in
+// main.cc.
 struct RouterConfig {
   std::string model;     // model folder or GGUF file
   std::string model_id;  // empty: the file's or folder's name
@@ -28,22 +28,22 @@ struct RouterConfig {
   RouterServerConfig server;
   RendererPoolConfig templates;  // where chat templates render
   TracingConfig tracing;
-  // host:port or unix:PATH of each, or dns:///name:port
+  // host:port or unix:PATH of each worker, or dns:///name:port
   std::vector<std::string> workers = {"127.0.0.1:50061"};
   absl::Duration worker_resolve_interval = absl::Seconds(10);
-  std::string weights_fingerprint;   // hex, of every worker; empty: that of the first ready one
+  std::string weights_fingerprint;   // hex, for every worker; empty: that of the first ready one
   bool allow_mixed_workers = false;  // workers may differ in weights and numerics
   std::string shard;                 // ParseShard; empty: every worker belongs to this router
-  WorkerClientConfig worker;         // of every one, but for address, index and shard_rank
+  WorkerClientConfig worker;         // for every worker, except address, index and shard_rank
 
-  // One per worker with an address of its own.
+  // One for each worker with an address of its own.
   std::vector<WorkerClientConfig> WorkerConfigs() const;
-  // Of a worker that was found by name.
+  // For a worker that was found by name.
   WorkerClientConfig WorkerConfigOf(const std::string& address, uint32_t index) const;
-  AgreementConfig Agreement() const;  // of a valid configuration
-  bool NamesWorkers() const;          // some are to be found by name
-  // The most connections of the public API for which a process may open descriptors. Some are left
-  // for workers, template renderers, the admin port and files.
+  AgreementConfig Agreement() const;  // call on a valid configuration
+  bool NamesWorkers() const;          // some workers are found by name
+  // The most connections of the public API for a process with this many file descriptors. Some
+  // descriptors are kept for workers, template renderers, the admin port and files.
   uint64_t MaxConnectionsWith(uint64_t num_descriptors) const;
   absl::Status Validate() const;  // every violation at once
 };

@@ -17,7 +17,7 @@ namespace {
 constexpr absl::Duration kAbortGrace = absl::Seconds(5);  // for the last messages of aborted calls
 constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
 constexpr absl::Duration kRefreshInterval = absl::Milliseconds(300);
-// Of memory that was freed and stays with the process.
+// Freed memory that the process may keep.
 constexpr size_t kMaxFreedBytes = size_t{16} << 20;
 
 PublicServerConfig FrontConfig(const RouterServerConfig& config) {
@@ -53,7 +53,7 @@ absl::Status RouterServerConfig::Validate() const {
 
 class RouterServer::Impl {
  public:
-  // Whoever pushes to `wakes` makes the keeper look at the engine's readiness at once.
+  // A push to `wakes` makes the keeper check the engine's readiness at once.
   Impl(ApiContext& context, Engine& engine, std::shared_ptr<BoundedQueue<bool>> wakes)
       : context_(context),
         service_(context),
@@ -62,7 +62,7 @@ class RouterServer::Impl {
         engine_(engine),
         wakes_(std::move(wakes)) {}
 
-  // Nothing comes in afterwards; calls may still be about to end.
+  // No new calls come in afterwards. Calls may still be about to end.
   void ShutDown() {
     wakes_->Close();
     if (front_ == nullptr) return;
@@ -96,8 +96,8 @@ class RouterServer::Impl {
     if (context_.history.Due(now)) context_.history.Add(engine_.replica_statuses(), now);
   }
 
-  // The C library has a heap for each thread. After many small requests at once these keep what the
-  // requests took.
+  // The C library has a heap for each thread. After a burst of small requests these heaps keep the
+  // freed memory.
   void ReturnMemory() {
     const auto now = [this] { return context_.clock.Now(); };
     if (!freed_memory_.ShouldReturn(ResidentBytes(), front_->held_bytes(), now())) return;
@@ -146,12 +146,11 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
 }
 
 RouterServer::~RouterServer() {
-  // The front first, then the engine's threads, which schedule on the loops and have links there.
-  // The calls end on loops and pool, some of them only now, and tell the engine, which is therefore
-  // the last to go.
+  // First the front. Then the engine's threads, because they use the loops and their links. Calls
+  // may end as late as on the loops and the pool, and they tell the engine, so it is destroyed
+  // last.
   if (impl_ != nullptr) impl_->ShutDown();
-  // No client is left. Prompts that are being encoded are given up, so that the pool's threads end
-  // soon.
+  // No client is left. Cancels the encoding of prompts, so that the pool's threads end soon.
   if (context_ != nullptr) context_->closing.Cancel();
   engine_->Stop();
   loops_->Stop();

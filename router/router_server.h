@@ -25,55 +25,56 @@ namespace lockstep::router {
 struct RouterServerConfig {
   std::string listen = "127.0.0.1:50051";
   TlsFiles tls;              // none: plaintext
-  std::string tenants_path;  // of a tenant file (router/auth/tenant_table.h); empty: no keys
+  std::string tenants_path;  // a tenant file (router/auth/tenant_table.h); empty: no keys
   absl::Duration tenants_reload_interval = absl::Seconds(5);
   EngineConfig engine;
   ApiConfig api;
-  uint32_t num_grpc_threads = 1;              // that schedule the steps of workers
-  uint32_t num_encode_threads = 3;            // that check and tokenize prompts
-  uint32_t max_connection_memory_mib = 1024;  // bytes in transit, of all connections together
-  // Of the public front, but for what is said above; its `listen` is the second listener.
+  uint32_t num_grpc_threads = 1;              // schedule the steps of workers
+  uint32_t num_encode_threads = 3;            // check and tokenize prompts
+  uint32_t max_connection_memory_mib = 1024;  // for bytes in transit of all connections
+  // The public front. Its `listen` is the second listener. Its main_listen, tls and
+  // max_body_memory_mib come from the fields above.
   PublicServerConfig http;
 
   absl::Status Validate() const;  // every violation at once
 };
 
-// A whole router behind its ports: threads, engine, API context, services, the public server, and
-// the thread that keeps them fresh ("keeper"). It owns all of them, and ends the loops as well.
-// Health checking is always on. Reflection is off when API keys are required, because it would
-// answer without one.
+// A whole router behind its ports: threads, engine, API context, services and public server. A
+// thread of its own ("keeper") updates the health, samples the fleet and returns freed memory. Owns
+// all of these, and stops the loops too. Health checking is always on. Reflection is off if API
+// keys are required, because it would answer without one.
 class RouterServer {
  public:
-  // What the server works with; all but the replicas must outlive it.
+  // The parts that the server uses. All of them except the replicas must outlive it.
   struct Parts {
     const ServedModel* model;
     std::vector<ReplicaParts> replicas;
     RouterMetrics* metrics;
     const Clock* clock;
-    std::shared_ptr<GrpcLoops> loops;  // of the links of the replicas
+    std::shared_ptr<GrpcLoops> loops;  // for the links of the replicas
     prometheus::Registry* registry;    // for the metrics of connections
     Tracer* tracer = nullptr;          // null: no request is recorded
   };
-  // Returns once it listens; errors name the address.
+  // Returns once it listens. Errors name the address.
   static absl::StatusOr<std::unique_ptr<RouterServer>> Start(const RouterServerConfig& config,
                                                              Parts parts);
   RouterServer(const RouterServer&) = delete;
   RouterServer& operator=(const RouterServer&) = delete;
-  // Cuts off what still runs; call Drain before to avoid that.
+  // Cuts off running requests. Call Drain first to avoid that.
   ~RouterServer();
 
-  // Of `listen` and of the second listener; host as asked for, port as bound.
+  // The addresses of `listen` and of the second listener: the configured host and the bound port.
   const Address& address() const;
   const Address& http_address() const;
   Engine& engine() { return *engine_; }
   // Adds the threads that clients and workers wait for: those of connections ("http-0", ...) and
   // those of workers ("grpc-0", ...). Use the watch only while the server lives.
   void WatchThreads(StallWatch& watch) const;
-  // For further servers of the same API; they end before this one does.
+  // For further servers of the same API. They must end before this one.
   ApiContext& api() { return *context_; }
 
-  // Not ready from now on, new requests get UNAVAILABLE; waits until the running ones are done, for
-  // at most `timeout`; then ends those that are left as aborted. True when none was.
+  // From now on the router is not ready, and new requests get UNAVAILABLE. Waits until the running
+  // requests are done, for at most `timeout`, and aborts the rest. True if none was left.
   bool Drain(absl::Duration timeout);
 
  private:
@@ -85,7 +86,7 @@ class RouterServer {
   std::unique_ptr<Gatekeeper> gatekeeper_;
   std::unique_ptr<ApiContext> context_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Impl> impl_;  // what talks to clients
+  std::unique_ptr<Impl> impl_;  // the part that talks to clients
 };
 
 }  // namespace lockstep::router

@@ -28,8 +28,8 @@ using LoadStageProgress = std::function<void(std::string_view stage, double frac
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const WorkerConfig& config,
                                                      LoadStageProgress progress);
 
-// Whether the first CUDA device can be used. UNAVAILABLE if there is none, no driver, or no CUDA in
-// this build.
+// Checks that the first CUDA device can be used. UNAVAILABLE if there is no device, no driver, or
+// no CUDA in this build.
 absl::Status CheckCudaDevice(const WorkerConfig& config);
 absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& config,
                                                          LoadStageProgress progress);

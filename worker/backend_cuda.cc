@@ -33,11 +33,11 @@ class CudaBackend final : public Backend {
 
 absl::Status CheckCudaDevice(const WorkerConfig& config) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<int> devices, config.CudaDevices());
-  // A kernel that is loaded at its first launch may make the launch wait for the device, where
-  // another kernel may be waiting for this rank. So ranks load all kernels at the start. CUDA reads
-  // the variable at its first call, which follows.
+  // CUDA may load a kernel at its first launch, and the launch may then wait for the device. On
+  // that device another kernel may be waiting for this rank. So with several ranks all kernels are
+  // loaded at the start. CUDA reads the variable at its first call, which follows.
   if (devices.size() > 1) setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
-  // If another rank's device is missing, loading says so. It is no reason to serve on the CPU.
+  // A missing device of another rank is reported at loading. It is no reason to serve on the CPU.
   return kernels::DescribeCudaDevice(devices.front()).status();
 }
 

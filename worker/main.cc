@@ -117,7 +117,7 @@ WorkerConfig ConfigFromFlags() {
   return config;
 }
 
-// A model may take minutes to load. Report an address that is taken before that.
+// A model may take minutes to load, so occupied addresses are reported before.
 absl::Status CheckAddressesAreFree(const WorkerConfig& config) {
   LOCKSTEP_RETURN_IF_ERROR(Annotate(CheckCanListen(config.listen), "--listen"));
   return Annotate(CheckCanListen(config.admin_listen), "--admin-listen");

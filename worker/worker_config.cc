@@ -19,7 +19,7 @@
 namespace lockstep::worker {
 namespace {
 
-// Collects what is wrong with the flags, one line for each violation.
+// Collects the problems of the flags, one line for each violation.
 class FlagViolations {
  public:
   void CheckRange(std::string_view flag, uint64_t value, uint64_t min, uint64_t max) {
@@ -55,9 +55,9 @@ absl::Status WorkerConfig::Validate() const {
                                        text, guard, allow));
     }
   };
-  // A client of the step service may run steps, and read what the steps of others left behind.
+  // A client of the step service may run steps and read the data of other clients' steps.
   if (IsUnixAddress(listen)) {
-    // Only processes of the same user reach it.
+    // Only processes of the same user can connect.
     if (const auto path = ParseUnixAddress(listen); !path.ok()) {
       violations.Add("listen", Message(path.status()));
     }
@@ -71,7 +71,7 @@ absl::Status WorkerConfig::Validate() const {
   if (const absl::Status status = tls.Validate(); !status.ok()) {
     violations.Add("tls-cert", Message(status));
   }
-  // Two blocks are the least that a pool can work with; routers believe no more than the most.
+  // A pool needs at least two blocks; routers accept no more than the maximum.
   if (kv_cache_tokens != 0) {
     violations.CheckRange("kv-cache-tokens", kv_cache_tokens, 2 * uint64_t{block_size_tokens},
                           uint64_t{1} << 26);

@@ -16,7 +16,7 @@
 
 namespace lockstep::worker {
 
-// Values of a kind of device for flags that are 0 (docs/performance.md).
+// Values of a kind of device for flags with value 0 (docs/performance.md).
 struct DeviceDefaults {
   uint32_t max_slots = 0;
   uint32_t max_step_tokens = 0;
@@ -82,7 +82,7 @@ struct WorkerConfig {
   // CPU worker, because CPU and GPU compute other bits.
   absl::StatusOr<bool> ServesOnCuda(const absl::Status& first_device) const;
 
-  // A copy in which `defaults` replace the values that are 0.
+  // A copy with `defaults` in place of values that are 0.
   WorkerConfig For(const DeviceDefaults& defaults) const;
 
   ModelOptions model_options() const;

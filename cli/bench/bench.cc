@@ -34,9 +34,9 @@ namespace lockstep::cli {
 namespace {
 
 constexpr absl::Duration kStartTimeout = absl::Seconds(10);
-// Descriptors that the program needs besides one for each stream.
+// Descriptors that the program needs in addition to one for each stream.
 constexpr uint64_t kOtherDescriptors = 64;
-// Seeds of levels and repeats lie so far apart.
+// Distance between the seeds of levels and repeats.
 constexpr uint64_t kSeedStride = 1'000'003;
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
@@ -54,7 +54,7 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   return file ? absl::OkStatus() : FailedPrecondition("{}: cannot be written", path);
 }
 
-// Before the loads: a result that cannot be kept would be lost at their end.
+// Call before the loads. Otherwise a result that cannot be kept would be lost at their end.
 absl::Status CheckWritable(const std::string& path) {
   if (path.empty() || std::ofstream(path, std::ios::binary | std::ios::app)) {
     return absl::OkStatus();
@@ -89,7 +89,7 @@ absl::StatusOr<BenchInput> ReadInput(const BenchOptions& options) {
   return input;
 }
 
-// The server's model, which also shows that the server is there.
+// The server's model. Also shows that the server answers.
 absl::StatusOr<std::string> FirstModel(const BenchTarget& target, const std::string& api_key) {
   LOCKSTEP_ASSIGN_OR_RETURN(const HttpReply reply,
                             HttpGet(target.address, "/v1/models", kStartTimeout, api_key));
@@ -258,7 +258,7 @@ class Bench {
                           options_.targets[1].url,
                           ToMarkdown(Compare(sides[0], sides[1], options_.threshold)));
     }
-    // The errors of servers are in it.
+    // It quotes errors of servers.
     text = WithoutControls(text);
     std::fputs(text.c_str(), stdout);
     if (!options_.json_path.empty()) {

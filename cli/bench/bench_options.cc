@@ -71,7 +71,7 @@ void ReadData(Arguments& arguments, BenchOptions& options) {
   }
 }
 
-// Numbers above 0 with commas between them.
+// Numbers above 0, separated by commas.
 void ReadLevels(Arguments& arguments, const std::string& option, double max,
                 std::vector<double>& levels) {
   std::optional<std::string> text;

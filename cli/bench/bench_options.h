@@ -17,7 +17,7 @@ namespace lockstep::cli {
 
 enum class BenchApi { kCompletions, kChat, kGrpc };
 enum class BenchData { kRandom, kShareGpt, kTrace, kScenario };
-// What `levels` counts: streams of a closed loop, requests a second, or the factor on a trace's
+// The unit of `levels`: streams of a closed loop, requests a second, or the factor on a trace's
 // times.
 enum class BenchLoop { kClosed, kOpen, kTrace };
 
@@ -43,7 +43,7 @@ struct BenchOptions {
   double warm_up_seconds = 0.0;
   int repeats = 1;
   GoodputBounds bounds;
-  double threshold = 0.05;  // of two targets' differences
+  double threshold = 0.05;  // for differences between two targets
   uint64_t seed = 1;
   double timeout_seconds = 600.0;
   uint32_t num_threads = 2;

@@ -27,7 +27,7 @@
 namespace lockstep::cli {
 namespace {
 
-// While it lives, Ctrl-C asks `stop` to stop.
+// While the object exists, Ctrl-C tells `stop` to stop.
 class InterruptWatch {
  public:
   InterruptWatch(InterruptSignal* interrupt, std::stop_source stop)
@@ -66,7 +66,7 @@ class Chat {
   int Run(LineSource& source);
 
  private:
-  // False when the chat is to end.
+  // False when the chat must end.
   bool Handle(const ChatCommand& command);
   void Save(const std::string& path);
   void Ask(const std::string& message);
@@ -84,7 +84,7 @@ class Chat {
   int exit_code_ = 0;
 };
 
-// Tells people something. Without a terminal it goes to stderr, so that stdout has only the
+// Shows a note to the user. Without a terminal it goes to stderr, so that stdout has only the
 // answers.
 void Chat::Note(const std::string& text) {
   if (interrupt_ != nullptr) {

@@ -16,7 +16,7 @@ struct ChatOptions {
   ServerUrl server;
   router::GenerationClient::Options client;
   std::string system;
-  // The server chooses those that are absent.
+  // The server chooses a value for each absent one.
   std::optional<double> temperature;
   std::optional<double> top_p;
   std::optional<uint64_t> max_tokens;
@@ -26,7 +26,7 @@ struct ChatOptions {
   lockstep::v1::GenerateRequest MakeRequest() const;
 };
 
-// INVALID_ARGUMENT naming everything that is wrong.
+// INVALID_ARGUMENT names every error.
 absl::StatusOr<ChatOptions> ParseChatOptions(const Verb& verb, std::span<const std::string> words);
 
 }  // namespace lockstep::cli

@@ -13,7 +13,7 @@ struct ChatCommand {
   std::string text;  // the message, the argument, or the unknown command's name
 };
 
-// Pure. A message that begins with a slash is typed with two.
+// Pure. The user types a second slash in front of a message that begins with a slash.
 ChatCommand ParseChatCommand(std::string_view input);
 
 // The answer to /help.

@@ -10,7 +10,7 @@
 
 namespace lockstep::cli {
 
-// The messages of a chat: perhaps a system message, then user and assistant in turn. Pure, but for
+// The messages of a chat: an optional system message, then user and assistant in turn. Pure, except
 // SaveTo.
 class Conversation {
  public:

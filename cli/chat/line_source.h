@@ -24,7 +24,7 @@ std::unique_ptr<LineSource> MakePipeSource();
 // only its user may read. Empty: no file.
 std::unique_ptr<LineSource> MakeEditSource(InterruptSignal* interrupt, std::string history_path);
 
-// A whole input: a line that ends with a backslash goes on in the next one.
+// A whole input: a line that ends with a backslash continues in the next one.
 LineSource::Result ReadInput(LineSource& source, std::string& input);
 
 }  // namespace lockstep::cli

@@ -5,16 +5,16 @@
 #include <optional>
 #include <string>
 
-// What the user's environment says about folders and programs. The servers read nothing of it.
+// The user's environment: folders and programs. The servers read nothing of it.
 namespace lockstep::cli {
 
-// None for a variable that is not there or empty.
+// None if the variable is not set or empty.
 std::optional<std::string> EnvironmentValue(const std::string& name);
 
-// Empty for a variable that is empty. None for one that is not there.
+// Empty if the variable is empty. None if it is not set.
 std::optional<std::string> EnvironmentText(const std::string& name);
 
-// HOME, or what the system knows of the user; "/" if neither says.
+// HOME, or else the folder in the system's user database; "/" if there is neither.
 std::string HomeFolder();
 
 // The value of `variable` (XDG_STATE_HOME) if it is an absolute path, else `fallback` below the

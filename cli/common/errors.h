@@ -6,7 +6,7 @@
 
 namespace lockstep::cli {
 
-// Messages may quote a server. So both leave out what would steer a terminal.
+// Messages may quote a server. So both functions remove characters that control a terminal.
 
 // "lockstep serve: ..." to stderr, once for every error of the message. Returns the exit code 2.
 int PrintUsageError(std::string_view verb, const absl::Status& error);

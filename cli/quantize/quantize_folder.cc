@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxConfigBytes = 16'000'000;
 constexpr std::string_view kWeightEnding = ".weight";
 constexpr uint32_t kGroupSizes[] = {128, 64, 32, 16};
-// Files with weights, and their indices, belong to the model before.
+// Files with weights and their indices are not copied.
 constexpr std::string_view kWeightFileEndings[] = {
     ".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".msgpack", ".h5", ".index.json"};
 
@@ -35,7 +35,7 @@ std::string ModuleOf(std::string_view tensor) {
 }
 
 // The matrices of layers. Norms and biases have one dimension; embeddings and the logits' matrix
-// stand outside of layers.
+// are outside of layers.
 bool IsMatrixOfLayer(const SafetensorsTensor& tensor, const TensorNames& names) {
   std::string_view name = tensor.name;
   std::string_view prefix = names.layer_prefix;
@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<ModulePattern>> PatternsOf(const std::vector<std::str
   return patterns;
 }
 
-// The largest size that fits all of them, or 0.
+// The largest size that fits all matrices, or 0.
 uint32_t CommonGroupSize(const std::vector<const SafetensorsTensor*>& matrices) {
   for (const uint32_t size : kGroupSizes) {
     const bool fits = std::all_of(matrices.begin(), matrices.end(), [size](const auto* matrix) {
@@ -211,7 +211,7 @@ class OutputFolder {
   }
 
  private:
-  // The files of a folder of the model, but not what is written otherwise.
+  // The files of a folder of the model, except those that are written in another way.
   absl::Status CopyFiles(const fs::path& from, const fs::path& folder) {
     std::error_code error;
     fs::directory_iterator it(from / folder, error);

@@ -30,9 +30,9 @@ struct QuantizeReport {
 // Called after each tensor of the model.
 using QuantizeProgress = std::function<void(uint64_t num_done, uint64_t num_tensors)>;
 
-// Writes a folder with the same model: model.safetensors, in which the matrices of layers are
-// codes; config.json with quantization_config; and copies of the other files, those with weights
-// excepted. Reads one tensor at a time. After an error the folder is as it was.
+// Writes a folder with the same model: model.safetensors with the matrices of layers as codes,
+// config.json with quantization_config, and copies of the other files except weights. Reads one
+// tensor at a time. After an error the folder is as it was.
 absl::StatusOr<QuantizeReport> QuantizeFolder(const QuantizeJob& job,
                                               const QuantizeProgress& progress);
 

@@ -18,7 +18,7 @@ struct Gpu {
   friend bool operator==(const Gpu&, const Gpu&) = default;
 };
 
-// What nvidia-smi prints for name, compute_cap and uuid as CSV without a header. Pure.
+// Parses the output of nvidia-smi for name, compute_cap and uuid as CSV without a header. Pure.
 std::vector<Gpu> ParseGpus(std::string_view csv);
 
 // The GPUs that CUDA shows to a program. `visible` is the value of CUDA_VISIBLE_DEVICES: indices,

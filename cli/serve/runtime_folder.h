@@ -6,8 +6,8 @@
 
 namespace lockstep::cli {
 
-// A private folder for sockets, of mode 0700, below /tmp. Removed with what is
-// in it at the end.
+// A private folder for sockets below /tmp, of mode 0700. The destructor removes it with its
+// content.
 class RuntimeFolder {
  public:
   static absl::StatusOr<RuntimeFolder> Make();

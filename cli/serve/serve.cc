@@ -63,7 +63,7 @@ absl::StatusOr<ServeOptions> ParseServeOptions(const Verb& verb,
   return options;
 }
 
-// Whether one of the router's flags has this name, such as "--tls-cert".
+// True if one of the router's flags has this name, such as "--tls-cert".
 bool HasFlag(const std::vector<std::string>& router_flags, std::string_view name) {
   return std::any_of(router_flags.begin(), router_flags.end(), [name](const std::string& flag) {
     std::string flag_name = flag.substr(0, flag.find('='));
@@ -111,7 +111,7 @@ std::string LogFolderName(const std::string& host, uint16_t port) {
   return host == "127.0.0.1" ? std::to_string(port) : fmt::format("{}-{}", host, port);
 }
 
-// Renames the logs of the run before to *.old, so that each program begins an empty log. Returns
+// Renames the logs of the previous run to *.old, so that each program begins an empty log. Returns
 // the folder of the logs.
 absl::StatusOr<std::string> PrepareLogs(const ServeOptions& options, uint16_t port) {
   const fs::path folder = options.log_folder
@@ -120,7 +120,7 @@ absl::StatusOr<std::string> PrepareLogs(const ServeOptions& options, uint16_t po
                                     LogFolderName(options.host, port);
   LOCKSTEP_RETURN_IF_ERROR(MakePrivateFolders(folder));
   std::error_code error;
-  // Earlier versions left it to the umask who may look into it.
+  // Earlier versions left the folder's mode to the umask.
   if (!options.log_folder) fs::permissions(folder, fs::perms::owner_all, error);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     if (!IsOwnLog(entry.path().filename())) continue;

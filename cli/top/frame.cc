@@ -39,7 +39,7 @@ class Frame {
     return Milliseconds(QuantileBetween(BucketsBefore(name), after_.Buckets(Full(name)), quantile));
   }
 
-  // The mean of what a histogram counted.
+  // The mean of a histogram's values.
   std::string Mean(const std::string& name) const {
     const double count = Sum(&after_, name + "_count") - Sum(before_, name + "_count");
     const double sum = Sum(&after_, name + "_sum") - Sum(before_, name + "_sum");

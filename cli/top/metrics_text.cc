@@ -9,10 +9,10 @@
 namespace lockstep::cli {
 namespace {
 
-// A router with a thousand workers has a tenth of it.
+// A router with a thousand workers has a tenth of this number.
 constexpr size_t kMaxSamples = size_t{1} << 18;
 
-// `text` is what stands between the braces: name="value",name="value".
+// `text`: the part between the braces: name="value",name="value".
 MetricsText::Labels ParseLabels(std::string_view text) {
   MetricsText::Labels labels;
   while (!text.empty()) {

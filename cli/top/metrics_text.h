@@ -21,7 +21,7 @@ class MetricsText {
   std::optional<double> Sum(const std::string& name, const Labels& labels = {}) const;
   // Upper borders and cumulative counts, ascending, added up over all series of a histogram.
   std::vector<std::pair<double, double>> Buckets(const std::string& histogram) const;
-  // Values of one label among the series of this name whose value is `value`, with repetitions.
+  // The values that a label has among the series of this name with this value, with repetitions.
   std::vector<std::string> LabelsWith(const std::string& name, const std::string& label,
                                       double value) const;
 
@@ -33,8 +33,8 @@ class MetricsText {
   std::multimap<std::string, Sample> samples_;
 };
 
-// The quantile (in [0, 1]) of what a histogram counted between two scrapes, linear within a bucket.
-// None if nothing was counted. `before` may be empty: since the start.
+// The quantile (in [0, 1]) of the values that a histogram counted between two scrapes, linear
+// within a bucket. None if nothing was counted. `before` may be empty: since the start.
 std::optional<double> QuantileBetween(const std::vector<std::pair<double, double>>& before,
                                       const std::vector<std::pair<double, double>>& after,
                                       double quantile);

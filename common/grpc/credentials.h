@@ -15,8 +15,8 @@ inline constexpr unsigned int kTlsReloadIntervalSeconds = 1;
 // TLS 1.2 or newer with these files, which must have passed Validate. Plaintext without them.
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const TlsFiles& files);
 
-// The same for a client, which also checks the server's name. Adds to `arguments` what belongs to
-// the credentials.
+// The same for a client, which also checks the server's name. Adds the arguments that the
+// credentials need.
 std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const TlsClientFiles& files,
                                                                  grpc::ChannelArguments& arguments);
 

@@ -11,7 +11,8 @@
 #include "common/check.h"
 #include "common/sampling_numbers.h"
 
-// Sampling numbers in messages that have a field of the same name and kind for each.
+// Reads and writes sampling numbers in messages that have a field of the same name and kind for
+// each.
 namespace lockstep {
 
 // The fields, in the order of kSamplingNumbers. Looked up once for each kind of message.
@@ -34,7 +35,7 @@ const auto& SamplingFieldsOf() {
   return fields;
 }
 
-// Does not change a number whose field is optional and not set.
+// Leaves a number unchanged if its field is optional and not set.
 template <typename Message>
 void ReadSamplingNumbers(const Message& message, SamplingNumbers& numbers) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();

@@ -13,12 +13,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-// About what a value takes in memory, with the allocator's share: in an array that has just grown,
-// or in the tree of an object.
+// Approximate memory of a value, with the allocator's overhead: in an array that has just grown, or
+// in the tree of an object.
 constexpr size_t kBytesPerValue = 32;
 constexpr size_t kBytesPerContainer = 64;
 constexpr size_t kBytesPerMember = 96;
-// A string is held twice: in the result, and in what is made of it.
+// A string counts twice, because callers copy it out of the result.
 constexpr size_t kCopiesOfString = 2;
 constexpr size_t kBytesBetweenMeterings = 64 << 10;
 
@@ -188,7 +188,7 @@ class Rewriter final : public JsonEvents {
     out_ += Json(std::move(value)).dump();
     return true;
   }
-  // Bytes beyond ASCII stay as they are, whatever `change` made of them.
+  // Bytes above ASCII are written unchanged, also if `change` returned invalid UTF-8.
   bool AddString(std::string_view text) {
     Separate();
     constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
@@ -221,7 +221,7 @@ class Rewriter final : public JsonEvents {
   bool needs_comma_ = false;
 };
 
-// Whether the text of `value` is at most about `room` bytes. Subtracts its size from `room`. Stops
+// True if the text of `value` has at most about `room` bytes. Subtracts its size from `room`. Stops
 // as soon as the text is too long.
 bool FitsInto(const Json& value, size_t& room) {
   const size_t num_bytes =

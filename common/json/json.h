@@ -11,43 +11,41 @@
 #include <string_view>
 #include <vector>
 
-// JSON from files that we do not trust. Include it in few .cc files only: nlohmann's header is
-// heavy.
+// Parses JSON from untrusted sources. Include this in few .cc files only: nlohmann's header is slow
+// to compile.
 namespace lockstep {
 
 struct JsonLimits {
   size_t max_depth = 64;           // of nested objects and arrays
-  size_t max_values = 10'000'000;  // of all kinds, which bounds the memory of the result
-  size_t max_quoted_bytes = 100;   // of the text in an error; 0 where the text holds secrets
+  size_t max_values = 10'000'000;  // of all kinds; bounds the memory of the result
+  size_t max_quoted_bytes = 100;   // of the text in an error; 0 if the text holds secrets
 };
 
-// Is told about how many bytes the result takes so far, each time it has grown considerably. If it
+// Called with the approximate size of the result so far, whenever it has grown considerably. If it
 // returns false, parsing ends with RESOURCE_EXHAUSTED.
 using JsonMeter = std::function<bool(size_t num_bytes)>;
 
-// One member of the root object, for readers to whom the order of keys matters: what ParseJson
-// returns has them sorted. `text` is that of its value, a part of the whole, or "" without such a
-// member.
+// The original text of one member of the root object, for readers that need the order of keys,
+// which ParseJson sorts. `text` is the value's part of the input, or "" if there is no such member.
 struct JsonMemberText {
   std::string_view key = {};
   std::string_view text = {};
 };
 
-// Strict JSON: an error names `name`, the byte offset and what is wrong; a key that appears twice
-// in one object is an error. `meter` null: only the limits apply.
-// `member` not null: its text is set.
+// Parses strict JSON. Errors name `name`, the byte offset and the problem. A key that appears twice
+// in one object is an error. `meter` null: only the limits apply. `member` not null: sets its text.
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view name,
                                          JsonLimits limits = {}, const JsonMeter& meter = nullptr,
                                          JsonMemberText* member = nullptr);
 
-// Valid JSON again, compact, with `change` applied to every string and key. Members keep their
-// order. What `change` returns may hold any bytes.
+// Applies `change` to every string and key of valid JSON and returns compact JSON. Members keep
+// their order. `change` may return any bytes.
 std::string RewriteJson(std::string_view text,
                         const std::function<std::string(std::string)>& change);
 
-// Typed access to the members of one object. Remembers which members were asked for, so that a
-// reader can refuse the members that it does not know. Does not own the object. A member that is
-// null counts as absent. Errors name the file, the member's path and what was expected.
+// Typed access to the members of one object. Remembers which members were read, so that a reader
+// can refuse unknown members. Does not own the object. A null member counts as absent. Errors name
+// the file, the member's path and what was expected.
 class JsonObjectReader {
  public:
   // `name`: of the file. `path`: the object's place in the file, "" for the root. `quotes_values`
@@ -80,8 +78,8 @@ class JsonObjectReader {
   std::vector<std::string> read_;
 };
 
-// A value for an error message: its JSON text, cut after a few dozen characters, or how many
-// members it has. A large value takes no longer than a small one.
+// A value for an error message: its JSON text, cut after a few dozen characters, or its number of
+// members. Large values take no longer than small ones.
 std::string DescribeJson(const nlohmann::json& value);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// One value of a JSON document, with what an error must say: file and JSON pointer (RFC 6901). The
+// One value of a JSON document, with its file and its JSON pointer (RFC 6901) for errors. The
 // document must outlive the node.
 class JsonNode {
  public:
@@ -28,7 +28,7 @@ class JsonNode {
   // INVALID_ARGUMENT that shows the value and what is expected instead.
   absl::Status Unexpected(std::string_view expected) const;
 
-  // A member of an object; INVALID_ARGUMENT if this is none or it has no such member.
+  // A member of an object. INVALID_ARGUMENT if this is no object or has no such member.
   absl::StatusOr<JsonNode> Member(std::string_view key) const;
   // nullopt if absent or null.
   absl::StatusOr<std::optional<JsonNode>> OptionalMember(std::string_view key) const;
@@ -37,7 +37,7 @@ class JsonNode {
 
   absl::Status ExpectObject() const;
   absl::StatusOr<size_t> ArraySize() const;
-  // Refuses an object that has a member beyond `keys`.
+  // Refuses an object with other members than `keys`.
   absl::Status ExpectOnlyKeys(std::initializer_list<std::string_view> keys) const;
 
   absl::StatusOr<std::string> GetString() const;

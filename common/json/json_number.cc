@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// Keeps the path of the value that is read.
+// Tracks the path of the current value.
 class NumberFinder final : public JsonEvents {
  public:
   explicit NumberFinder(std::string_view path) : wanted_(path) {}
@@ -61,7 +61,7 @@ class NumberFinder final : public JsonEvents {
       path_ += path_.empty() ? parent.key : "." + parent.key;
     }
   }
-  // Behind a value.
+  // Call after a value.
   bool Skip() {
     if (!open_.empty()) ++open_.back().index;
     return true;

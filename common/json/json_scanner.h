@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// What is in a JSON text, in order. A method that returns false ends the scan.
+// The contents of a JSON text, in order. A method that returns false ends the scan.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
@@ -18,7 +18,7 @@ class JsonEvents {
   virtual bool OnInteger(int64_t value) = 0;  // negative, or -0
   virtual bool OnUnsigned(uint64_t value) = 0;
   virtual bool OnFloat(double value) = 0;  // finite; also integers that fit neither of these
-  // Called before a string or a key of this many bytes is made.
+  // Called before a string or a key of this size is built.
   virtual bool OnStringBytes(size_t num_bytes) = 0;
   virtual bool OnString(std::string value) = 0;
   virtual bool OnKey(std::string key) = 0;
@@ -27,25 +27,25 @@ class JsonEvents {
   virtual bool OnEnd() = 0;  // of the innermost object or array
 };
 
-// Reads strict JSON (RFC 8259) of any origin. It keeps only the string that it hands over, and a
-// byte for each level of nesting. So a text that is broken in its last byte costs no memory. A byte
-// order mark at the beginning is skipped. Numbers have at most 1,000 characters.
+// Scans strict JSON (RFC 8259) from any source. It holds only the current string and one byte for
+// each level of nesting, so a text that is broken at its end costs no memory. Skips a byte order
+// mark at the beginning. Numbers have at most 1,000 characters.
 class JsonScanner {
  public:
   struct Error {
     size_t position = 0;     // of the wrong byte; the text's size: the text ends too early
-    size_t token_begin = 0;  // what was read last begins here
+    size_t token_begin = 0;  // start of the last token
     const char* what = nullptr;
   };
 
   JsonScanner(std::string_view text, JsonEvents& events) : text_(text), events_(events) {}
 
-  // Also finds where the value of this member of the root object is.
+  // Also locates the value of this member of the root object.
   void FindMember(std::string_view key) { member_key_ = key; }
-  // After the scan: the text of that value, "" if there is no such member.
+  // Call after the scan: the text of that value, "" if there is no such member.
   std::string_view member() const { return member_; }
 
-  // While the events hear of a number: its text.
+  // Call while a number event runs: the number's text.
   std::string_view number() const { return text_.substr(token_begin_, at_ - token_begin_); }
 
   // False: the text is no JSON (error), or the events ended the scan (no error).
@@ -59,7 +59,7 @@ class JsonScanner {
   Next ReadKey();
   Next ReadAfterValue();
   bool ReadString(std::string& out);
-  // Reads the string that begins before at_. Gives its size when decoded, and moves at_ past it.
+  // Reads the string that begins before at_. Returns its decoded size and moves at_ past it.
   bool MeasureString(size_t& num_bytes, bool& has_escapes);
   bool MeasureEscape(size_t& num_bytes);
   bool ReadHex(uint32_t& unit);
@@ -84,7 +84,7 @@ class JsonScanner {
   std::vector<char> open_;  // '{' or '['
   std::optional<Error> error_;
   std::string_view member_key_;
-  size_t member_begin_ = 0;  // not 0: the value that is read is the member's
+  size_t member_begin_ = 0;  // not 0: the current value is the member's
   std::string_view member_;
 };
 

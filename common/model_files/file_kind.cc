@@ -16,7 +16,7 @@ struct Signature {
   std::string_view what;
 };
 
-// The bytes with which files of other formats begin.
+// The first bytes of other file formats.
 constexpr Signature kSignatures[] = {
     {kGgufMagic, "is a GGUF file"},
     {"ggml", "is a GGML file, a format that GGUF replaced; convert the model again"},
@@ -79,7 +79,7 @@ bool IsSafetensors(std::string_view bytes) {
          bytes.substr(4, 4) == std::string_view("\0\0\0\0", 4);
 }
 
-// Servers answer with such a line in place of a file.
+// Servers send such a line instead of a file.
 bool IsServersRefusal(std::string_view text) {
   constexpr std::string_view kTexts[] = {"Entry not found", "Invalid username or password",
                                          "Access to model", "Repository not found",
@@ -89,8 +89,8 @@ bool IsServersRefusal(std::string_view text) {
                              [text](std::string_view start) { return text.starts_with(start); });
 }
 
-// The alphabetically first file of a folder with this ending, or "". A folder with very many files
-// is no model's.
+// The alphabetically first file of a folder with this ending, or "". Gives up on folders with very
+// many files, because these are no models.
 std::string FirstFile(const std::filesystem::path& folder, std::string_view ending) {
   constexpr size_t kMaxFiles = 10'000;
   std::string first;

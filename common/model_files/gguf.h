@@ -23,8 +23,8 @@ namespace lockstep {
 // The first bytes of every file.
 inline constexpr std::string_view kGgufMagic = "GGUF";
 
-// Numbers as in the file format. Types we cannot dequantise still parse, so that errors can name
-// them; a file with a tensor of any other type is refused, because its size is not known.
+// Numbers of the file format. Types that we cannot dequantise still parse, so that errors can name
+// them. A file with a tensor of any other type is refused, because the tensor's size is unknown.
 enum class GgmlType : uint32_t {
   kF32 = 0,
   kF16 = 1,
@@ -82,8 +82,8 @@ class GgufFile {
   std::vector<std::string_view> Keys() const;  // sorted
   // nullptr if absent.
   const GgufValue* Find(std::string_view key) const;
-  // Typed access: NOT_FOUND if the key is absent, INVALID_ARGUMENT naming file and key if its type
-  // does not fit. Integers of any width convert when the value fits.
+  // Typed access. NOT_FOUND if the key is absent. INVALID_ARGUMENT names file and key if the type
+  // does not fit. Integers of any width convert if the value fits.
   absl::StatusOr<std::string_view> GetString(std::string_view key) const;
   absl::StatusOr<uint64_t> GetUint(std::string_view key) const;
   absl::StatusOr<double> GetFloat(std::string_view key) const;  // integers convert as well

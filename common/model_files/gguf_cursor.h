@@ -45,7 +45,7 @@ class GgufCursor {
   }
 
   absl::StatusOr<bool> ReadBool(std::string_view what);
-  // The number of things that follow and take at least `min_bytes` each.
+  // The number of following items of at least `min_bytes` each.
   absl::StatusOr<uint64_t> ReadCount(std::string_view what, uint64_t min_bytes, uint64_t max_count);
   // Views into the file.
   absl::StatusOr<std::string_view> ReadString(std::string_view what, uint64_t max_bytes);

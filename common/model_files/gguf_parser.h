@@ -26,7 +26,7 @@ struct GgufContents {
 
 absl::StatusOr<GgufContents> ParseGguf(std::span<const std::byte> bytes, const std::string& name);
 
-// The parts of ParseGguf, in the order of the file. Each leaves the cursor after what it read.
+// The parts of ParseGguf, in the order of the file. Each moves the cursor past its part.
 absl::StatusOr<std::vector<GgufEntry>> ParseGgufMetadata(GgufCursor& cursor, uint64_t num_entries);
 // The tensors' data begins at the next multiple of `alignment`.
 absl::StatusOr<std::vector<GgufTensor>> ParseGgufTensors(GgufCursor& cursor, uint64_t num_tensors,

@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kMaxNameBytes = 255;
 constexpr uint32_t kMaxDimensions = 4;
 
-// A tensor entry whose data has not been located yet.
+// A tensor entry without the location of its data yet.
 struct TensorInfo {
   GgufTensor tensor;
   uint64_t num_bytes = 0;
@@ -52,7 +52,7 @@ absl::StatusOr<GgmlType> ReadType(GgufCursor& cursor, std::string_view name,
   return type;
 }
 
-// nullopt when it does not fit in 64 bits.
+// nullopt if it does not fit in 64 bits.
 std::optional<uint64_t> SizeInBytes(GgmlType type, const std::vector<uint64_t>& dimensions) {
   const GgmlBlockSize block = *GgmlTypeBlockSize(type);
   uint64_t num_bytes = block.num_bytes;

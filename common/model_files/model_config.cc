@@ -144,8 +144,8 @@ absl::Status ModelConfig::Validate() const {
                      "number of heads {} is not a multiple of the number of KV heads {}", num_heads,
                      num_kv_heads);
   violations.Require(head_dim % 2 == 0, "head dimension {} is odd", head_dim);
-  // Models with learned positions have these tables too, for a rotation by nothing. So the bound is
-  // the same.
+  // Models with learned positions have these tables too, for a rotation by zero, so the same bound
+  // applies.
   const uint64_t num_tables = std::clamp<uint64_t>(layer_kinds.size(), 1, kMaxLayerKinds);
   const uint64_t rotary_bytes =
       uint64_t{max_context_tokens} * head_dim * sizeof(float) * num_tables;

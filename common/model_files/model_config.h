@@ -13,10 +13,10 @@
 #include "common/model_files/gguf.h"
 #include "common/sampling_numbers.h"
 
-// What a checkpoint says about its architecture, in one form. It comes from config.json and
-// generation_config.json of a Hugging Face folder, or from the metadata of a GGUF file. A key with
-// which some known model computes, and which is not implemented here, is never ignored: it is an
-// error that names file, key and value. Other unknown keys cost a warning.
+// A checkpoint's architecture in one form. It comes from config.json and generation_config.json of
+// a Hugging Face folder, or from the metadata of a GGUF file. If some known model computes with a
+// key and we do not implement it, the key is never ignored: the error names file, key and value.
+// Other unknown keys cost a warning.
 namespace lockstep {
 
 struct ModelFamily;  // model_family.h
@@ -54,15 +54,15 @@ struct RopeConfig {
   std::optional<double> yarn_mscale_all_dim = std::nullopt;
   bool yarn_truncate = true;
   // GGUF files with llama3 scaling (rope_freqs.weight) carry the formula's result instead of its
-  // parameters: head_dim / 2 values by which the unscaled frequencies are divided. When not empty,
-  // `scaling` is kLlama3 and these replace the formula.
+  // parameters: head_dim / 2 divisors of the unscaled frequencies. If not empty, `scaling` is
+  // kLlama3 and these replace the formula.
   std::vector<float> frequency_divisors = {};
 
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
 
 struct LayerKindConfig {
-  // A token reads itself and the window_tokens - 1 before it. 0: all before it.
+  // A token reads itself and the window_tokens - 1 tokens before it. 0: all tokens before it.
   uint32_t window_tokens = 0;
   RopeConfig rope = {};
 
@@ -71,7 +71,7 @@ struct LayerKindConfig {
 
 struct ModelConfig {
   const ModelFamily* family = nullptr;  // never null in a valid config
-  std::string name;                     // for people: folder or GGUF general.name
+  std::string name;                     // for people: the folder, or GGUF's general.name
   uint32_t hidden_size = 0;
   uint32_t intermediate_size = 0;
   uint32_t num_layers = 0;
@@ -79,7 +79,7 @@ struct ModelConfig {
   uint32_t num_kv_heads = 0;
   uint32_t head_dim = 0;
   uint32_t vocab_size = 0;
-  uint32_t max_context_tokens = 0;  // with what the scaling of positions adds
+  uint32_t max_context_tokens = 0;  // after the scaling of positions
   NormKind norm = NormKind::kRms;
   double norm_eps = 1e-6;
   MlpKind mlp = MlpKind::kSwiGlu;
@@ -94,15 +94,15 @@ struct ModelConfig {
   // and rotate as `rope` says.
   std::vector<LayerKindConfig> layer_kinds;
   std::vector<uint8_t> kind_of_layer;  // [num_layers], indices into layer_kinds; empty: all 0
-  // The union of those in all files, sorted, each once, all of them in the vocabulary.
+  // The end ids of all files, sorted, without repeats, all in the vocabulary.
   std::vector<TokenId> eos_token_ids;
   std::optional<TokenId> bos_token_id;
   SamplingNumbers generation_defaults;  // of generation_config.json or general.sampling
-  // What the files say and this program does not do, each a line for the log. A program that loads
-  // a model logs them once.
+  // Settings of the files that this program does not follow, each a line for the log. A program
+  // that loads a model logs them once.
   std::vector<std::string> warnings;
 
-  // Every violation at once (sizes of zero, heads not divisible by KV heads, odd head_dim, ...).
+  // Reports every violation (sizes of zero, heads not divisible by KV heads, odd head_dim, ...).
   absl::Status Validate() const;
   // Equal for equal computations: hashes everything that alters logits, nothing else.
   uint64_t Fingerprint() const;
@@ -122,8 +122,8 @@ void AddEndIds(std::span<const TokenId> ids, std::string_view source, ModelConfi
 // `path` is a folder with config.json or a GGUF file.
 absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& path);
 
-// Whether `path` ends with ".gguf", or is a regular file that begins as GGUF files do. Every reader
-// of models asks this, so that all of them read a file in the same way.
+// True if `path` ends with ".gguf", or is a regular file that begins like a GGUF file. Every reader
+// of models calls this, so that all of them read a file in the same way.
 bool IsGgufPath(const std::string& path);
 
 }  // namespace lockstep

@@ -6,9 +6,9 @@
 
 #include "common/model_files/model_config.h"
 
-// What a family of models calls things in its files, and how it differs from other families. A new
-// family of known parts is one file in families/ and one name in families/registry.cc
-// (docs/adding/model-family.md). The defaults below are those of Llama.
+// A family's names in model files, and how it differs from other families. A new family of known
+// parts is one file in families/ and one name in families/registry.cc
+// (docs/adding/model-family.md). The defaults below are Llama's.
 namespace lockstep {
 
 // How one container names the tensors of a model. Each name is followed by ".weight" or ".bias".
@@ -32,9 +32,9 @@ struct TensorNames {
   std::string_view gate = {};
   std::string_view up = {};
   std::string_view down = {};
-  // Some files leave this beginning out of all their names.
+  // Some files omit this prefix from all names.
   std::string_view optional_prefix = {};
-  // Endings of names of tensors that nothing needs, such as saved masks.
+  // Endings of the names of unneeded tensors, such as saved masks.
   std::span<const std::string_view> ignored_endings = {};
   // The matrices of layers are [inputs, outputs] (Conv1D of GPT-2), not [outputs, inputs].
   bool transposed_matrices = false;
@@ -42,20 +42,20 @@ struct TensorNames {
   // weights are loaded. llama.cpp adds it when it converts, so GGUF files have the sum.
   bool norms_lack_one = false;
   // The file has the rows of each q and k head in the order 0, D/2, 1, D/2 + 1, ..., because its
-  // authors rotate neighbouring elements. llama.cpp writes GGUF files of the architecture "llama"
-  // in this order, and files of most others not. Nothing in a file says which order it has. With a
-  // wrong value the file loads and gives wrong logits. Not for families with qk_norm.
+  // authors rotate neighbouring elements. llama.cpp writes this order into GGUF files of the
+  // architecture "llama", and not into most others. Nothing in a file tells the order. With a wrong
+  // value the file loads and gives wrong logits. Not for families with qk_norm.
   bool interleaved_heads = false;
 };
 
-// A key that we do not implement, and the values at which it changes nothing, as a JSON list. Null
-// and absent always do nothing.
+// A key that we do not implement, and its neutral values, as a JSON list. Null and absent are
+// always neutral.
 struct NeutralKey {
   std::string_view key;
   std::string_view neutral_json;
 };
 
-// The keys of config.json that families call differently. All other keys have one name
+// Keys of config.json that differ between families. All other keys have one name
 // (model_config_json.cc).
 struct ConfigKeys {
   std::string_view hidden_size = "hidden_size";
@@ -65,15 +65,14 @@ struct ConfigKeys {
   std::string_view max_context_tokens = "max_position_embeddings";
   std::string_view norm_eps = "rms_norm_eps";
   std::string_view activation = "hidden_act";
-  // Keys that never matter and deserve no warning, besides those of kHarmlessKeys in
-  // config_keys.cc.
+  // Keys that never matter and deserve no warning, in addition to kHarmlessKeys in config_keys.cc.
   std::span<const std::string_view> harmless = {};
-  // Keys that matter at any value except the given ones, besides those in config_key_lists.h
-  // and config_keys.cc.
+  // Keys that matter at any value except these, in addition to config_key_lists.h and
+  // config_keys.cc.
   std::span<const NeutralKey> neutral = {};
 };
 
-// Which layers have a window, where config.json has no layer_types.
+// Which layers have a window, if config.json has no layer_types.
 enum class WindowLayers {
   kNone,     // none; a file with a window that is shorter than the context is refused
   kAll,      // as in Ministral
@@ -89,8 +88,8 @@ struct WindowRule {
   bool needs_switch = false;       // sliding_window counts only if use_sliding_window is true
   uint32_t default_window = 4096;  // without sliding_window
   uint32_t default_pattern = 1;    // without sliding_window_pattern
-  // The key of the base with which layers with a window rotate. They take no scaling of positions.
-  // Empty: they rotate as all others.
+  // The key of the rotation base of layers with a window. These layers ignore the scaling of
+  // positions. Empty: they rotate as all other layers do.
   std::string_view rope_theta_key = {};
   double default_rope_theta = 10000.0;  // without that key
 };
@@ -101,13 +100,13 @@ struct ModelFamily {
   ConfigKeys keys = {};
   NormKind norm = NormKind::kRms;
   PositionKind positions = PositionKind::kRotary;
-  MlpKind mlp = MlpKind::kSwiGlu;  // where config.json does not say
+  MlpKind mlp = MlpKind::kSwiGlu;  // if config.json has no such key
   bool qk_norm = false;            // an RMSNorm over each q and k head, before rotation
-  // Biases that are a part of the architecture, whatever config.json says.
+  // The architecture has these biases for any config.json.
   bool always_qkv_bias = false;
   bool always_all_biases = false;
   bool may_have_mlp_bias = false;  // if the key mlp_bias says so
-  // Where config.json does not say:
+  // Used if config.json has no such key:
   bool tied_by_default = false;  // the logits are products with the token embedding
   double default_norm_eps = 1e-6;
   uint32_t default_head_dim = 0;           // 0: hidden size / heads
@@ -117,10 +116,10 @@ struct ModelFamily {
   TensorNames gguf = {};
 };
 
-// The families of families/registry.cc, then those that RegisterModelFamily added. A further call
-// of RegisterModelFamily invalidates the span.
+// The families of families/registry.cc, then the families that were added with RegisterModelFamily.
+// A further call of RegisterModelFamily invalidates the span.
 std::span<const ModelFamily* const> ModelFamilies();
-// By name; null: there is none.
+// Finds a family by name; null if there is none.
 const ModelFamily* FindModelFamily(std::string_view name);
 // Adds a family to those of registry.cc. Call before a model is loaded, from one thread. For
 // families outside this repository, and for tests. The family must outlive all use of models. Does

@@ -54,7 +54,7 @@ std::optional<SafetensorsDtype> ParseDtype(std::string_view name) {
   return std::nullopt;
 }
 
-// The JSON header, and what follows it.
+// The JSON header and the data section.
 struct Sections {
   std::string_view header;
   std::span<const std::byte> data;
@@ -206,7 +206,7 @@ absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
   return index;
 }
 
-// All missing files at once: a download that was cut off left several out.
+// Reports all missing files at once: an interrupted download leaves out several.
 absl::Status CheckNoShardIsMissing(const std::filesystem::path& base, const std::string& index_path,
                                    const std::vector<std::string>& files) {
   constexpr size_t kMaxNames = 8;
@@ -225,7 +225,7 @@ absl::Status CheckNoShardIsMissing(const std::filesystem::path& base, const std:
                   num_missing, files.size(), names);
 }
 
-// What a folder without safetensors has instead, as the end of an error. "" if nothing is known.
+// Describes a folder without safetensors files, for the end of an error. "" if nothing is known.
 std::string_view OtherWeights(const std::filesystem::path& base) {
   constexpr std::pair<std::string_view, std::string_view> kFiles[] = {
       {"adapter_model.safetensors",

@@ -60,8 +60,8 @@ class SafetensorsFile {
   std::vector<SafetensorsTensor> tensors_;
 };
 
-// All tensors of a checkpoint folder: model.safetensors, or the shards that
-// model.safetensors.index.json names. A tensor listed but missing, or present twice, is an error.
+// All tensors of a checkpoint folder: model.safetensors, or the shards named by
+// model.safetensors.index.json. A listed tensor that is missing or present twice is an error.
 class SafetensorsCheckpoint {
  public:
   static absl::StatusOr<SafetensorsCheckpoint> Open(const std::string& folder);

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// What a tensor of a file will be, before its bytes are known.
+// The shape and type of a tensor, before its bytes are known.
 struct TensorSpec {
   std::string name;
   SafetensorsDtype dtype;
@@ -26,12 +26,12 @@ struct TensorSpec {
 };
 
 // Writes one safetensors file, tensor by tensor. The header comes first, so all tensors are named
-// at the start, and then written in the same order. The file has its name only when it is complete;
-// until then it ends in ".partial", and the destructor removes it.
+// at the start and then written in the same order. Until the file is complete, its name ends in
+// ".partial", and the destructor removes it.
 class SafetensorsWriter {
  public:
-  // ALREADY_EXISTS if there is such a file; INTERNAL naming the path and what the system says.
-  // `metadata`: {"format", "pt"}, for readers that ask who wrote the file.
+  // ALREADY_EXISTS if there is such a file. INTERNAL names the path and the system's error.
+  // `metadata`: {"format", "pt"}, for readers that check which framework wrote the file.
   static absl::StatusOr<SafetensorsWriter> Create(
       const std::string& path, std::vector<TensorSpec> tensors,
       const std::vector<std::pair<std::string, std::string>>& metadata);
@@ -41,7 +41,7 @@ class SafetensorsWriter {
 
   // The next tensor; its bytes must be as many as the spec says.
   absl::Status Append(const TensorSpec& tensor, std::span<const std::byte> bytes);
-  // All tensors were written: gives the file its name.
+  // Call after all tensors were written: gives the file its name.
   absl::Status Finish();
 
  private:

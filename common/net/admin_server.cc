@@ -90,11 +90,11 @@ bool HostIsAllowed(const http::request_header<>& request) {
 }
 
 class Connection;
-// The connections that wait for a request. The first one has waited longest.
+// The connections that wait for a request, the longest wait first.
 using WaitingConnections = std::list<Connection*>;
 
-// One connection. Keeps itself alive through the handlers of its pending operation; lives on the
-// server's thread.
+// One connection. Lives on the server's thread. The handlers of its pending operation keep it
+// alive.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, const Content& content, WaitingConnections& waiting,
@@ -110,7 +110,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   const ConnectionLimiter::AddressKey& address() const { return address_; }
 
-  // Its place is free at once. It must be waiting.
+  // Closes the connection and frees its place at once. It must be waiting.
   void MakeRoom() {
     StopWaiting();
     stream_.close();
@@ -196,7 +196,7 @@ class AdminServer::Impl {
         limiter_(std::make_shared<ConnectionLimiter>(content_.limits.max_connections,
                                                      content_.limits.max_connections_per_address)),
         listener_(io_, [this](tcp::socket socket) { Serve(std::move(socket)); }) {}
-  ~Impl() { io_.stop(); }  // the thread joins; pending handlers and their connections go with io_
+  ~Impl() { io_.stop(); }  // the thread joins; connections are destroyed with io_
 
   absl::StatusOr<uint16_t> Listen(const Address& address) { return listener_.Listen(address); }
   void Run() {
@@ -216,7 +216,7 @@ class AdminServer::Impl {
         ->ReadRequest();
   }
 
-  // Otherwise silent connections would keep probes out.
+  // Closes a waiting connection. Otherwise silent connections would keep probes out.
   bool MakeRoom(ConnectionLimiter::Verdict verdict, const ConnectionLimiter::AddressKey& address) {
     const bool of_address = verdict == ConnectionLimiter::Verdict::kTooManyOfAddress;
     const auto found = std::ranges::find_if(waiting_, [&](const Connection* waiting) {

@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-// Limits connections, in total and of one address, so that no client takes all of them. Safe to use
-// from any thread.
+// Limits connections, in total and for each address, so that no client takes all of them. Safe to
+// use from any thread.
 class ConnectionLimiter : public std::enable_shared_from_this<ConnectionLimiter> {
  public:
   // An IPv4 address, or the network part (64 bits) of an IPv6 address. A client with one address of
@@ -21,12 +21,12 @@ class ConnectionLimiter : public std::enable_shared_from_this<ConnectionLimiter>
   using AddressKey = std::array<uint8_t, 8>;
   enum class Verdict { kAdmitted, kTooMany, kTooManyOfAddress };
 
-  // `max_per_address` 0: no bound of its own.
+  // `max_per_address` 0: no limit for an address.
   ConnectionLimiter(uint32_t max_connections, uint32_t max_per_address)
       : max_connections_(max_connections), max_per_address_(max_per_address) {}
 
-  // Returns a place, which is free again once it is destroyed; null: not admitted. The limiter must
-  // be owned by a shared pointer, because places keep it alive.
+  // Returns a place, which is freed when it is destroyed. Null: not admitted. The limiter must be
+  // owned by a shared pointer, because places keep it alive.
   std::pair<Verdict, std::shared_ptr<void>> Admit(const AddressKey& address) {
     {
       MutexLock lock(mutex_);

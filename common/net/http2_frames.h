@@ -23,22 +23,22 @@ struct Http2Frame {
   static constexpr uint8_t kEndStream = 0x1;
   static constexpr uint8_t kEndHeaders = 0x4;
 
-  uint32_t num_bytes;  // that follow the header
+  uint32_t num_bytes;  // after the header
   uint8_t type;
   uint8_t flags;
   uint32_t stream;
 };
 
-// The header blocks of a connection: how large they may be, and that a CONTINUATION follows where
-// one must. A decoder holds a whole block.
+// Checks the header blocks of a connection: their size, and that a CONTINUATION follows exactly
+// where it must. A decoder holds a whole block, so its size must be bounded.
 class Http2HeaderBlock {
  public:
-  static constexpr uint32_t kMaxFrameBytes = 16 << 10;  // the protocol's own default
+  static constexpr uint32_t kMaxFrameBytes = 16 << 10;  // the protocol's default
   static constexpr size_t kMaxBytes = 64 << 10;
   static constexpr int kMaxContinuations = 8;
 
-  // Each frame of the connection, in order. Null: it may be parsed. Otherwise why the connection
-  // must end.
+  // Call for each frame of the connection, in order. Null: the frame may be parsed. Otherwise: why
+  // the connection must end.
   const char* Look(const Http2Frame& frame) {
     if (frame.num_bytes > kMaxFrameBytes) return "a frame is larger than allowed";
     const bool continues = frame.type == Http2Frame::kContinuation;
@@ -54,7 +54,7 @@ class Http2HeaderBlock {
   }
 
   bool open() const { return open_; }              // a CONTINUATION must follow
-  size_t num_bytes() const { return num_bytes_; }  // of the latest block, as its frames say
+  size_t num_bytes() const { return num_bytes_; }  // announced size of the latest block
 
  private:
   bool open_ = false;
@@ -62,17 +62,16 @@ class Http2HeaderBlock {
   int num_continuations_ = 0;
 };
 
-// Finds the frames in the bytes of a connection, by their headers of nine bytes. It keeps nothing
-// of what the frames hold.
+// Finds the frames in the bytes of a connection by their 9-byte headers. Keeps no payloads.
 class Http2FrameReader {
  public:
-  // `num_bytes_before`: what comes before the first frame. A client's connection begins with 24
-  // bytes (RFC 9113, 3.4).
+  // `num_bytes_before`: bytes before the first frame. A client's connection begins with a preface
+  // of 24 bytes (RFC 9113, 3.4).
   static constexpr uint64_t kPrefaceBytes = 24;
   explicit Http2FrameReader(uint64_t num_bytes_before) : num_skipped_bytes_(num_bytes_before) {}
 
-  // What comes next on the connection. Calls `on_frame` with each frame whose header is complete.
-  // If that returns an error, stops and returns it. Otherwise returns null.
+  // Takes the next bytes of the connection. Calls `on_frame` for each complete frame header. If
+  // that returns an error, stops and returns it. Otherwise returns null.
   template <typename OnFrame>
   const char* Read(std::string_view bytes, OnFrame on_frame) {
     while (!bytes.empty()) {
@@ -96,7 +95,7 @@ class Http2FrameReader {
     return nullptr;
   }
 
-  // Some of the latest frame, behind its header, has not come.
+  // True if part of the latest frame's payload is still missing.
   bool inside_frame() const { return num_skipped_bytes_ > 0; }
 
  private:
@@ -110,7 +109,7 @@ class Http2FrameReader {
                       uint32_t{header_[7]} << 8 | header_[8]};
   }
 
-  uint64_t num_skipped_bytes_;  // still to come, of no interest
+  uint64_t num_skipped_bytes_;  // payload bytes still to skip
   std::array<unsigned char, kHeaderBytes> header_ = {};
   size_t num_header_bytes_ = 0;
 };

@@ -33,7 +33,7 @@ bool IsRegisteredName(std::string_view name) {
   return !name.empty();
 }
 
-// Without its brackets.
+// `literal` has no brackets.
 bool IsV6(std::string_view literal) {
   in6_addr address;
   return ::inet_pton(AF_INET6, std::string(literal).c_str(), &address) == 1 &&

@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-// Whether a server could listen at "host:port" or "unix:PATH" now. INVALID_ARGUMENT or UNAVAILABLE
-// naming the address. Nothing listens there afterwards, so another process may still come first.
+// Checks if a server could listen at "host:port" or "unix:PATH" now. INVALID_ARGUMENT or
+// UNAVAILABLE names the address. The address is free again afterwards, so another process may still
+// take it.
 absl::Status CheckCanListen(const std::string& address);
 
 }  // namespace lockstep

@@ -5,10 +5,10 @@
 
 namespace lockstep {
 
-// Visible ASCII without '%' as it is, other bytes as %XX: what gRPC's grpc-message wants
+// Keeps visible ASCII except '%' and writes other bytes as %XX, as gRPC's grpc-message needs it
 // (PROTOCOL-HTTP2.md of gRPC).
 std::string PercentEncoded(std::string_view text);
-// "%2F" is a slash. What is no such escape stays as it is.
+// "%2F" becomes a slash. Text that is no such escape stays unchanged.
 std::string PercentDecoded(std::string_view text);
 
 }  // namespace lockstep

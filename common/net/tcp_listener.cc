@@ -42,7 +42,7 @@ ConnectionLimiter::AddressKey AddressKeyOf(const tcp::socket& socket) {
     return key;
   }
   const auto bytes = address.to_v6().to_bytes();
-  // An IPv4 client of a listener for both kinds.
+  // An IPv4 client of a dual-stack listener.
   const bool mapped = address.to_v6().is_v4_mapped();
   std::copy_n(bytes.begin() + (mapped ? 12 : 0), mapped ? 4 : 8, key.begin());
   return key;
@@ -124,7 +124,7 @@ bool TcpListener::MoveTo(const asio::any_io_executor& executor, tcp::socket& soc
   return true;
 }
 
-// Trying again at once would spin.
+// With a pause, because an immediate retry would spin.
 void TcpListener::RetryLater() {
   retry_timer_.expires_after(kAcceptRetryDelay);
   retry_timer_.async_wait([this](error_code error) {
@@ -151,7 +151,7 @@ void TcpListener::SetAccepting(bool accepting) {
   on_accepting_(accepting);
 }
 
-// Closes the connections that wait, so that clients learn at once that they wait in vain.
+// Closes the waiting connections, so that their clients need not wait for nothing.
 void TcpListener::TurnAway() {
   if (spare_fd_ < 0) return;
   ::close(spare_fd_);

@@ -13,23 +13,24 @@
 #include "common/net/address.h"
 #include "common/net/connection_limiter.h"
 
-// The listening socket of a server on Asio. Include it in few .cc files only: Asio is heavy.
+// The listening socket of a server on Asio. Include this in few .cc files only: Asio is slow to
+// compile.
 namespace lockstep {
 
-// The key by which connections from the socket's remote address are counted.
+// The key of the socket's remote address, for counting its connections.
 ConnectionLimiter::AddressKey AddressKeyOf(const boost::asio::ip::tcp::socket& socket);
 
-// Every socket gets a strand of its own, unless `next_executor` says where it lives. While the
-// process is out of descriptors, connections are closed at once, so that they do not wait in vain.
-// Ten times a second the listener checks whether there are descriptors again. `io` must outlive the
-// object, and must be stopped before the object is destroyed.
+// Accepts connections. Every socket gets a strand of its own, unless `next_executor` gives an
+// executor. While the process has no free file descriptors, new connections are closed at once, so
+// that clients do not wait for nothing. The listener then checks ten times a second for free
+// descriptors. `io` must outlive the object, and must be stopped before the object is destroyed.
 class TcpListener {
  public:
   using OnConnection = std::function<void(boost::asio::ip::tcp::socket)>;
-  // Called when connections cannot be accepted any more, and when they can be again.
+  // Called when connections cannot be accepted any more, and when they can again.
   using OnAccepting = std::function<void(bool accepting)>;
-  // Executor of the next socket; it must run one handler at a time. Called once the socket is
-  // accepted.
+  // Returns the executor of the next socket. It must run one handler at a time. Called after the
+  // socket was accepted.
   using NextExecutor = std::function<boost::asio::any_io_executor()>;
 
   TcpListener(boost::asio::io_context& io, OnConnection on_connection,
@@ -44,7 +45,7 @@ class TcpListener {
   TcpListener& operator=(const TcpListener&) = delete;
   ~TcpListener();
 
-  // Returns the bound port. INVALID_ARGUMENT or UNAVAILABLE naming the address.
+  // Returns the bound port. INVALID_ARGUMENT or UNAVAILABLE names the address.
   absl::StatusOr<uint16_t> Listen(const Address& address);
   // Accepts connections from now on, as long as `io` runs.
   void Accept();
@@ -52,7 +53,7 @@ class TcpListener {
  private:
   boost::system::error_code ListenOn(const boost::asio::ip::tcp::endpoint& endpoint);
   void OnAccept(boost::system::error_code error, boost::asio::ip::tcp::socket socket);
-  // False: the connection cannot move there, and is closed with `socket`.
+  // False: the socket cannot be moved, and its connection closes with `socket`.
   bool MoveTo(const boost::asio::any_io_executor& executor, boost::asio::ip::tcp::socket& socket);
   void RetryLater();
   void Retry();
@@ -66,7 +67,7 @@ class TcpListener {
   const OnAccepting on_accepting_;
   const NextExecutor next_executor_;  // null: a strand of io_
   bool accepting_ = true;
-  int spare_fd_ = -1;  // given up for a moment to take connections that are turned away
+  int spare_fd_ = -1;  // closed for a moment, to accept connections and close them
 };
 
 }  // namespace lockstep

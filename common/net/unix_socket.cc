@@ -32,7 +32,7 @@ sockaddr_un AddressOf(const std::string& path) {
 
 int OpenSocket() { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 
-// True if a process accepts connections there, or has too many waiting.
+// True if a process accepts connections at the path, or has too many waiting ones.
 bool IsLive(const std::string& path) {
   const int probe = OpenSocket();
   if (probe < 0) return true;
@@ -86,7 +86,7 @@ absl::Status UnixListener::Bind() {
   const int opened = OpenSocket();
   if (opened < 0) return SystemError("open a socket for", path_);
   const sockaddr_un address = AddressOf(path_);
-  // Set before the socket is there, so that no other user can connect, not even for a moment.
+  // Set before bind, so that no other user can connect, not even for a moment.
   const mode_t before = umask(kAllButTheOwner);
   const bool bound =
       bind(opened, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;

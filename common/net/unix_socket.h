@@ -7,19 +7,19 @@
 #include <string>
 #include <string_view>
 
-// Unix sockets, which flags spell unix:PATH. Only processes of the user who listens may connect.
+// Unix sockets, written unix:PATH in flags. Only processes of the same user may connect.
 namespace lockstep {
 
 bool IsUnixAddress(std::string_view text);
 // The path. INVALID_ARGUMENT if it is empty, too long for a socket, or has a zero byte.
 absl::StatusOr<std::string> ParseUnixAddress(std::string_view text);
 
-// A socket that listens at a path, with mode 0600 from the beginning. While the object lives, it
-// owns the path: it holds a lock on PATH.lock. It removes the socket at the end.
+// A listening socket at a path, with mode 0600 from the start. While the object lives, it owns the
+// path by a lock on PATH.lock. The destructor removes the socket.
 class UnixListener {
  public:
-  // UNAVAILABLE if another process listens there already, or if the path is no socket. A socket at
-  // which no process listens is replaced.
+  // UNAVAILABLE if another process listens there, or if the path is no socket. A socket without a
+  // listening process is replaced.
   static absl::StatusOr<std::unique_ptr<UnixListener>> Listen(const std::string& path);
   UnixListener(const UnixListener&) = delete;
   UnixListener& operator=(const UnixListener&) = delete;

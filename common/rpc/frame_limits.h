@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-// Bounds what the other side of an RpcSession can make the parser hold and do. Counts frames by
-// their headers, before anything of them is decoded: the bytes and frames of a header block, and
-// the frames that make work and carry nothing. The limits are wide, because the other side may be
-// gRPC's own library, which answers nearly every message with such frames. Pure.
+// Limits what the peer of an RpcSession can make the parser hold and do. Counts frames by their
+// headers, before anything is decoded: the bytes and frames of a header block, and frames that cost
+// work but carry nothing. The limits are wide, because gRPC's own library answers nearly every
+// message with such frames. Pure.
 class FrameLimits {
  public:
   using Time = RateLimit::Time;
@@ -20,11 +20,11 @@ class FrameLimits {
   // `num_bytes_before`: see Http2FrameReader.
   explicit FrameLimits(uint64_t num_bytes_before) : frames_(num_bytes_before) {}
 
-  // What comes next on the connection, from its first byte on. Null: it may be parsed. Otherwise
-  // why the connection must end.
+  // Checks the next bytes of the connection, from its first byte on. Null: they may be parsed.
+  // Otherwise: why the connection must end.
   const char* Look(std::string_view bytes, Time now);
 
-  // A DATA frame was sent. The other side may answer it.
+  // Call when a DATA frame was sent, because the peer may answer it.
   void OnDataSent() { empty_.Give(kAnswersPerDataFrame); }
 
  private:

@@ -48,7 +48,7 @@ uint64_t Poller::Add(int descriptor, uint32_t events, std::shared_ptr<Watcher> w
     watchers_.emplace(key, std::move(watcher));
   }
   Control(EPOLL_CTL_ADD, descriptor, events, key);
-  Wake();  // the thread may sleep beyond the next tick
+  Wake();  // the thread may sleep longer than to the next tick
   return key;
 }
 
@@ -58,7 +58,7 @@ void Poller::Change(uint64_t key, int descriptor, uint32_t events) {
 
 void Poller::Remove(uint64_t key, int descriptor) {
   Control(EPOLL_CTL_DEL, descriptor, 0, key);
-  std::shared_ptr<Watcher> watcher;  // its end may call the poller
+  std::shared_ptr<Watcher> watcher;  // destroyed without the lock: it may call the poller
   MutexLock lock(mutex_);
   const auto found = watchers_.find(key);
   if (found == watchers_.end()) return;
@@ -90,7 +90,7 @@ size_t Poller::Poll(Time until) {
     MutexLock lock(mutex_);
     if (!watchers_.empty()) until = std::min(until, next_tick_);
   }
-  // A time far away must not overflow.
+  // Avoids an overflow for times far away.
   until = std::clamp(until, now, now + kLongestWait);
   const auto wait = std::chrono::ceil<std::chrono::milliseconds>(until - now);
   std::array<epoll_event, kEventsOfLook> events;

@@ -13,21 +13,21 @@
 
 namespace lockstep {
 
-// The sockets that one thread polls (epoll), and tasks that others give to this thread. Sockets may
-// be added and changed from any thread. Each thread polls sockets of its own, so none waits for
-// what comes to another one.
+// The sockets that one thread polls (epoll), and tasks that other threads give to this thread.
+// Sockets may be added and changed from any thread. Each thread polls its own sockets, so no thread
+// handles events for another.
 class Poller {
  public:
   using Time = std::chrono::steady_clock::time_point;
   using Task = absl::AnyInvocable<void()>;
-  // How often OnTick is called at most. It may be called later, if other work takes longer.
+  // The shortest time between two calls of OnTick. Long work delays the next call.
   static constexpr std::chrono::seconds kTick{1};
 
   // Called on the polling thread, one call at a time.
   class Watcher {
    public:
     virtual ~Watcher() = default;
-    // `events` of epoll.
+    // `events`: as epoll reports them.
     virtual void OnReady(uint32_t events) = 0;
     virtual void OnTick(Time /*now*/) {}
   };
@@ -38,19 +38,19 @@ class Poller {
   ~Poller();
 
   // --- any thread ---
-  // Watches until Remove, and keeps the watcher alive. `events` of epoll, level-triggered. Returns
-  // the key for the methods below.
+  // Watches the descriptor until Remove, and keeps the watcher alive. `events` are epoll's,
+  // level-triggered. Returns the key for the methods below.
   uint64_t Add(int descriptor, uint32_t events, std::shared_ptr<Watcher> watcher);
   void Change(uint64_t key, int descriptor, uint32_t events);
   void Remove(uint64_t key, int descriptor);
   // The polling thread runs the task soon.
   void Post(Task task);
-  // The poll that waits, or the next one, returns.
+  // Makes the current Poll return, or else the next one.
   void Wake();
 
   // --- the polling thread ---
-  // Waits until something comes, at most until `until`, rounded up to a millisecond. Handles what
-  // one look finds. Returns how many sockets and tasks that were.
+  // Waits for events, at most until `until`, rounded up to a millisecond. Handles the events of one
+  // epoll_wait. Returns the number of sockets and tasks handled.
   size_t Poll(Time until);
 
  private:

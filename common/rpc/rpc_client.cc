@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// "Never" and everything else beyond a year becomes a year: that can be added to a time.
+// Durations above a year, also "never", become a year, so that they can be added to a time point.
 std::chrono::nanoseconds Bounded(absl::Duration duration) {
   return absl::ToChronoNanoseconds(
       std::clamp(duration, absl::ZeroDuration(), absl::Hours(24 * 365)));
@@ -68,7 +68,7 @@ absl::Status RpcClient::Connect(Time deadline) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, lookup->result());
   absl::Status status = Unavailable("no address");
   for (size_t i = 0; i < addresses.size(); ++i) {
-    // An address that does not answer leaves time for those behind it.
+    // An address that does not answer must leave time for the next ones.
     const Time now = std::chrono::steady_clock::now();
     const auto share = (deadline - now) / static_cast<int64_t>(addresses.size() - i);
     status = ConnectTo(addresses[i], now + share);
@@ -103,7 +103,7 @@ absl::Status RpcClient::ConnectTo(const SocketAddress& address, Time deadline) {
 absl::StatusOr<std::string> RpcClient::Call(std::string_view path, std::string framed,
                                             absl::Duration timeout) {
   const Time deadline = std::chrono::steady_clock::now() + Bounded(timeout);
-  if (connected()) poller_->Poll(Time::min());  // it may have ended since
+  if (connected()) poller_->Poll(Time::min());  // notices if it has ended meanwhile
   if (!connected()) LOCKSTEP_RETURN_IF_ERROR(Connect(deadline));
   ended_ = false;
   num_messages_ = 0;
@@ -117,7 +117,7 @@ absl::StatusOr<std::string> RpcClient::Call(std::string_view path, std::string f
   connection_->HalfClose(call);
   absl::Status status = PollUntil(deadline, [this] { return ended_; });
   if (!status.ok()) {
-    // The connection may be dead without a sign.
+    // The connection may be dead without any sign.
     Disconnect();
     return status;
   }
@@ -130,7 +130,7 @@ absl::StatusOr<std::string> RpcClient::Call(std::string_view path, std::string f
   return std::exchange(message_, {});
 }
 
-// The events of a connection that was given up may still come.
+// Events of an abandoned connection may still arrive.
 void RpcClient::OnRpcEvent(RpcConnection& connection, RpcEvent event) {
   if (&connection != connection_.get()) return;
   switch (event.kind) {

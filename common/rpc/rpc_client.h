@@ -15,9 +15,9 @@
 
 namespace lockstep {
 
-// A client of one server, on the thread of its caller: that thread polls the connection while it
-// waits. So whatever the server sends, no other thread has work. Cancel may be called from any
-// thread; everything else belongs to one thread.
+// A client of one server. The calling thread polls the connection while it waits, so the server's
+// bytes cost no other thread any work. Cancel may be called from any thread; everything else
+// belongs to one thread.
 class RpcClient final : private RpcHandler {
  public:
   struct Options {
@@ -32,17 +32,16 @@ class RpcClient final : private RpcHandler {
   RpcClient& operator=(const RpcClient&) = delete;
   ~RpcClient();
 
-  // One call with one message each way; connects before, unless it is connected. The message is of
-  // FrameMessage. DEADLINE_EXCEEDED or CANCELLED if it takes longer than `timeout`, or Cancel was
-  // called.
+  // One call with one message each way. Connects first if needed. `framed` comes from FrameMessage.
+  // DEADLINE_EXCEEDED if it takes longer than `timeout`, CANCELLED after Cancel.
   absl::StatusOr<std::string> Call(std::string_view path, std::string framed,
                                    absl::Duration timeout);
-  // Everything under way, and everything later, ends with CANCELLED. Safe to use from any thread.
+  // Ends the current call and all later ones with CANCELLED. Safe to use from any thread.
   void Cancel();
 
   bool connected() const { return connection_ != nullptr && connected_; }
   void Disconnect();
-  // Gives the connection away. No call is open. Set a handler and attach it.
+  // Gives the connection to the caller, who must set a handler and attach it. No call may be open.
   std::shared_ptr<RpcConnection> Release();
 
  private:
@@ -54,7 +53,7 @@ class RpcClient final : private RpcHandler {
 
   absl::Status Connect(Time deadline);
   absl::Status ConnectTo(const struct SocketAddress& address, Time deadline);
-  // Polls until `holds`; an error if it is too late.
+  // Polls until `holds` is true. An error after the deadline or Cancel.
   template <typename Condition>
   absl::Status PollUntil(Time deadline, Condition holds);
 
@@ -65,7 +64,7 @@ class RpcClient final : private RpcHandler {
   bool connected_ = false;
   bool closed_ = true;
   absl::Status close_reason_;
-  // --- the call under way ---
+  // --- the current call ---
   bool ended_ = false;
   absl::Status status_;
   int num_messages_ = 0;

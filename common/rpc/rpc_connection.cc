@@ -10,10 +10,10 @@
 namespace lockstep {
 namespace {
 
-// A turn: what a connection reads before the others of its thread have theirs.
+// What a connection reads before other connections of its thread get a turn.
 constexpr size_t kReadBytesOfTurn = 32 << 10;
 constexpr size_t kWriteBytes = 64 << 10;
-constexpr size_t kKeptBytes = 16 << 10;  // of room for output
+constexpr size_t kKeptBytes = 16 << 10;  // capacity of out_ that is kept
 
 absl::Duration Since(Poller::Time then, Poller::Time now) { return absl::FromChrono(now - then); }
 
@@ -105,7 +105,7 @@ size_t RpcConnection::num_unsent_bytes() {
   return out_.size() - num_written_bytes_ + session_.num_output_bytes();
 }
 
-// What a method may have changed: there is output, or something to tell.
+// Call after every method: there may be output to write or events to deliver.
 void RpcConnection::AfterChange() {
   if (poller_ == nullptr) return;
   if (shaken_ && !ending_) {
@@ -168,10 +168,10 @@ void RpcConnection::Read() {
     received_at_ = std::chrono::steady_clock::now();
     pinged_at_ = {};
     if (!session_.Receive({room.data(), num_bytes}, received_at_)) {
-      Flush();  // says why
+      Flush();  // sends the reason
       return End(Unavailable("the other side breaks the protocol: {}", session_.violation()));
     }
-    // Without TLS a read that has room left took everything.
+    // Without TLS, a read that leaves room took everything.
     if (num_bytes < room.size() && !socket_.encrypted()) return;
   }
 }
@@ -201,7 +201,7 @@ bool RpcConnection::WriteOut() {
   return false;
 }
 
-// OK changes nothing.
+// Does nothing if the reason is OK.
 void RpcConnection::End(const absl::Status& reason) {
   if (ending_ || reason.ok()) return;
   ending_ = true;
@@ -254,7 +254,7 @@ void RpcConnection::Tell() {
       const bool ends = ending_ && !closed_;
       telling_ = connected || !events.empty() || ends;
       if (!telling_) return;
-      if (events.empty() && !connected) {  // and so it ends
+      if (events.empty() && !connected) {  // everything else was delivered
         if (poller_ != nullptr) poller_->Remove(key_, socket_.descriptor());
         poller_ = nullptr;
         closed_ = closes = true;

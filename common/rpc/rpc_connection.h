@@ -19,14 +19,14 @@ namespace lockstep {
 
 class RpcConnection;
 
-// Hears what comes on a connection, on the thread that polls it, one call at a time. May call the
+// Gets the events of a connection, on the thread that polls it, one call at a time. May call the
 // connection.
 class RpcHandler {
  public:
   virtual void OnRpcEvent(RpcConnection& connection, RpcEvent event) = 0;
-  // The connection can be used: connected, and encrypted if it has TLS.
+  // The connection is ready for use: connected, and encrypted if it has TLS.
   virtual void OnConnected(RpcConnection& /*connection*/) {}
-  // The last call. Every call of the connection has ended before.
+  // The last call. Every RPC of the connection has ended before.
   virtual void OnClosed(RpcConnection& connection, const absl::Status& reason) = 0;
 
  protected:
@@ -34,18 +34,18 @@ class RpcHandler {
 };
 
 struct RpcTimeouts {
-  absl::Duration handshake = absl::Seconds(10);  // up to the first bytes of HTTP/2
-  // If nothing came for keepalive_time, the connection asks for a sign of life (PING). If none
-  // comes in keepalive_timeout, the connection ends.
+  absl::Duration handshake = absl::Seconds(10);  // until the first bytes of HTTP/2
+  // After keepalive_time without bytes from the peer, the connection sends a PING. It ends if no
+  // answer comes within keepalive_timeout.
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);
   absl::Duration idle = absl::InfiniteDuration();  // without a call
 };
 
-// One connection of gRPC: socket, TLS and session. Polled by one thread at a time. In one turn it
-// reads a bounded number of bytes, so it never holds up the other connections of its thread for
-// long. The methods may be called from any thread. Output leaves on the thread that calls Send, as
-// far as the kernel takes it.
+// One gRPC connection: socket, TLS and session. Polled by one thread at a time. Reads a bounded
+// number of bytes in one turn, so that it does not delay other connections of its thread. The
+// methods may be called from any thread. Send writes on the calling thread, as far as the kernel
+// takes the bytes.
 class RpcConnection final : public Poller::Watcher,
                             public std::enable_shared_from_this<RpcConnection> {
  public:
@@ -53,18 +53,18 @@ class RpcConnection final : public Poller::Watcher,
     RpcRole role = RpcRole::kClient;
     RpcLimits limits;
     RpcTimeouts timeouts;
-    std::string authority;  // of a client's calls
+    std::string authority;  // for a client's calls
   };
   using CallId = RpcSession::CallId;
 
-  // Takes the descriptor, which must not block. The handler must live until OnClosed, or until
-  // another one is set.
+  // Takes the descriptor, which must be non-blocking. The handler must live until OnClosed, or
+  // until another handler is set.
   RpcConnection(int descriptor, SslPtr ssl, Options options, RpcHandler* handler);
   ~RpcConnection() override;
 
-  // Begins to poll. The poller must live until OnClosed or Detach.
+  // Starts polling. The poller must live until OnClosed or Detach.
   void Attach(Poller& poller);
-  // Stops polling. Call it on the polling thread, and not from the handler. Then set the handler
+  // Stops polling. Call this on the polling thread, but not from the handler. Then set a handler
   // and attach the connection elsewhere.
   void Detach();
   void SetHandler(RpcHandler* handler) { handler_ = handler; }
@@ -80,10 +80,10 @@ class RpcConnection final : public Poller::Watcher,
 
   // Ends the connection at once. OnClosed comes on the polling thread.
   void Close(const absl::Status& reason);
-  // No new calls. The connection ends once the open ones are over.
+  // Allows no new calls. The connection ends after the open calls.
   void GoAway();
-  // Of what was sent, the bytes that the kernel has not taken. The other side may not read, or may
-  // grant no window.
+  // Bytes that were sent and that the kernel has not taken. The peer may not read, or may grant no
+  // window.
   size_t num_unsent_bytes();
   bool has_unsent() { return num_unsent_bytes() > 0; }
 
@@ -101,11 +101,11 @@ class RpcConnection final : public Poller::Watcher,
   void End(const absl::Status& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Overdue(Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Without the lock, on the polling thread.
+  // Calls the handler. Without the lock, on the polling thread.
   void Tell();
 
   const Options options_;
-  RpcHandler* handler_;  // the polling thread's
+  RpcHandler* handler_;  // used by the polling thread only
 
   Mutex mutex_;
   RpcSocket socket_ ABSL_GUARDED_BY(mutex_);
@@ -118,13 +118,13 @@ class RpcConnection final : public Poller::Watcher,
   bool received_any_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;   // `reason_` is set
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;   // OnClosed was called, or is about to be
-  bool telling_ ABSL_GUARDED_BY(mutex_) = false;  // Tell runs, and looks again before it ends
+  bool telling_ ABSL_GUARDED_BY(mutex_) = false;  // Tell runs, and checks again before it returns
   absl::Status reason_ ABSL_GUARDED_BY(mutex_);
-  std::string out_ ABSL_GUARDED_BY(mutex_);               // frames that the kernel did not take
-  size_t num_written_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of these
+  std::string out_ ABSL_GUARDED_BY(mutex_);               // frames that the kernel did not take yet
+  size_t num_written_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of out_
   const Time began_ = std::chrono::steady_clock::now();
   Time received_at_ ABSL_GUARDED_BY(mutex_) = began_;
-  Time pinged_at_ ABSL_GUARDED_BY(mutex_);  // the epoch: no PING waits for its answer
+  Time pinged_at_ ABSL_GUARDED_BY(mutex_);  // the epoch: no PING is unanswered
   Time idle_since_ ABSL_GUARDED_BY(mutex_) = began_;
 };
 

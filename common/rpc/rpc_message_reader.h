@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-// Finds the messages in the bytes of a call: each comes behind five bytes that say how long it is.
-// Takes as many as are allowed, each of at most so many bytes. Room for a message grows as its
-// bytes come, whatever was announced. Pure.
+// Finds the messages in the bytes of a call. Each message follows five bytes with its length. Takes
+// only the allowed number of messages, each up to a maximum size. Memory for a message grows with
+// the bytes that arrive, not with the announced length. Pure.
 class RpcMessageReader {
  public:
   static constexpr uint32_t kAll = UINT32_MAX;  // messages
@@ -25,9 +25,9 @@ class RpcMessageReader {
     num_allowed_ = count == kAll ? kAll : num_allowed_ + count;
     max_message_bytes_ = max_message_bytes;
   }
-  // Removes from `data` what is allowed, and appends the messages that are complete.
+  // Removes the allowed bytes from `data` and appends the complete messages.
   absl::Status Take(std::string_view& data, std::vector<std::string>& messages);
-  // A message has begun and is not complete.
+  // True if a message has begun and is not complete.
   bool inside_message() const { return num_prefix_bytes_ > 0; }
 
  private:
@@ -40,8 +40,8 @@ class RpcMessageReader {
   size_t max_message_bytes_;
   std::array<unsigned char, kPrefixBytes> prefix_ = {};
   size_t num_prefix_bytes_ = 0;
-  size_t num_wanted_bytes_ = 0;  // of the message whose prefix is complete
-  std::string message_;          // the part of it that came
+  size_t num_wanted_bytes_ = 0;  // of the message with a complete prefix
+  std::string message_;          // the part of it that arrived
 };
 
 }  // namespace lockstep

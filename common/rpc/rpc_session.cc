@@ -15,10 +15,10 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMaxTextBytes = 1024;  // of a field that is kept
+constexpr size_t kMaxTextBytes = 1024;  // of each stored header field
 
 nghttp2_nv Field(std::string_view name, std::string_view value) {
-  // The library copies both.
+  // nghttp2 copies name and value.
   return {.name = reinterpret_cast<uint8_t*>(const_cast<char*>(name.data())),
           .value = reinterpret_cast<uint8_t*>(const_cast<char*>(value.data())),
           .namelen = name.size(),
@@ -59,7 +59,7 @@ bool RpcSession::Receive(std::string_view bytes, Time now) {
   }
   const ssize_t taken = nghttp2_session_mem_recv(
       session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-  // Its own answers to broken protocol are not errors here: they are in what is to be sent.
+  // Protocol errors that nghttp2 answers itself are not errors here; Pull returns its answer.
   if (taken < 0) Violate("the connection does not follow the protocol");
   return violation_ == nullptr;
 }
@@ -75,7 +75,7 @@ RpcSession::CallState* RpcSession::Find(CallId call) {
   return found == calls_.end() ? nullptr : found->second.get();
 }
 
-// --- what comes in ---
+// --- input ---
 
 void RpcSession::OnField(CallState& call, std::string_view name, std::string_view value) {
   std::string* const kept = name == ":path"          ? &call.path
@@ -98,7 +98,7 @@ void RpcSession::OnHead(CallState& call) {
 
 void RpcSession::OnData(CallState& call, std::string_view data) {
   const bool answered = role_ == RpcRole::kServer && call.finishing;
-  // A proxy's own answer, such as 503 with a page. Its status says what is wrong.
+  // An answer of a proxy, such as 503 with a page. Its HTTP status says what is wrong.
   const bool no_grpc =
       role_ == RpcRole::kClient && !call.http_status.empty() && call.http_status != "200";
   if (call.end_told || answered || no_grpc) {
@@ -111,14 +111,14 @@ void RpcSession::OnData(CallState& call, std::string_view data) {
     nghttp2_session_consume_stream(session_, call.id, before - data.size());
   }
   if (data.empty() || call.end_told) return;
-  // Until our SETTINGS arrive, the other side may use HTTP/2's default window, which may be larger.
+  // Until our SETTINGS arrive, the peer may use HTTP/2's default window, which may be larger.
   if (call.held.size() + data.size() > call.window_bytes) {
     return Fail(call, ResourceExhausted("more messages come than are asked for"));
   }
   call.held.append(data);
 }
 
-// Removes from `data` what is allowed.
+// Removes the allowed messages from `data`.
 void RpcSession::TakeMessages(CallState& call, std::string_view& data) {
   std::vector<std::string> messages;
   const absl::Status status = call.reader.Take(data, messages);
@@ -203,7 +203,7 @@ void RpcSession::Fail(CallState& call, const absl::Status& status) {
   Reset(call.id, NGHTTP2_CANCEL);
 }
 
-// --- what goes out ---
+// --- output ---
 
 RpcSession::CallId RpcSession::Call(std::string_view authority, std::string_view scheme,
                                     std::string_view path) {
@@ -229,7 +229,7 @@ void RpcSession::Send(CallId id, std::string framed) {
   if (call->output.empty()) {
     call->output = std::move(framed);
   } else {
-    // Bytes that have left do not stay for as long as the other side reads slowly.
+    // Drops sent bytes, so that they take no memory while the peer reads slowly.
     if (call->num_filled_bytes > call->output.size() / 2) {
       call->output.erase(0, std::exchange(call->num_filled_bytes, 0));
     }

@@ -20,23 +20,23 @@ namespace lockstep {
 
 enum class RpcRole { kClient, kServer };
 
-// What the other side may make a session hold.
+// What the peer may make a session hold.
 struct RpcLimits {
-  uint32_t max_calls = 16;  // of a server's connection, at once
+  uint32_t max_calls = 16;  // of a server's connection, open at once
   uint32_t call_window_bytes = 1 << 20;
   uint32_t connection_window_bytes = 2 << 20;
-  size_t max_message_bytes = 64 << 10;  // of one message, until Allow sets another bound
+  size_t max_message_bytes = 64 << 10;  // of one message, until Allow changes it
   uint32_t num_messages = 1;            // that a call delivers before the first Allow
   static constexpr uint32_t kAllMessages = RpcMessageReader::kAll;
 };
 
-// What came from the other side.
+// An event from the peer.
 struct RpcEvent {
   enum class Kind {
     kCall,       // server: a call began; `bytes` is its path
     kMessage,    // `bytes` is a message
     kHalfClose,  // server: no message follows
-    kEnd,        // the call is over: its last event. `status`: of the answer, or what went wrong
+    kEnd,        // the call is over, its last event. `status`: the answer's, or the failure
   };
   Kind kind = Kind::kCall;
   int32_t call = 0;
@@ -44,7 +44,7 @@ struct RpcEvent {
   absl::Status status;
 };
 
-// A message with the five bytes that gRPC puts before it. `Message` is one of protobuf's.
+// Puts gRPC's five-byte prefix before a message. `Message` is a protobuf message.
 template <typename Message>
 std::string FrameMessage(const Message& message) {
   const size_t num_bytes = message.ByteSizeLong();
@@ -54,10 +54,10 @@ std::string FrameMessage(const Message& message) {
   return framed;
 }
 
-// gRPC over HTTP/2 without a socket, either end of a connection: bytes and calls in, bytes and
-// events out. nghttp2 speaks HTTP/2. FrameLimits sees every byte before. What a hostile other side
-// can make it hold is bounded: one header block, and for each call one message and one window. Not
-// safe to use from several threads.
+// gRPC over HTTP/2 without a socket, for either end of a connection: bytes and calls in, bytes and
+// events out. nghttp2 parses HTTP/2, and FrameLimits checks every byte before. A hostile peer can
+// make it hold only one header block, and one message and one window for each call. Not safe to use
+// from several threads.
 class RpcSession {
  public:
   using CallId = int32_t;
@@ -68,41 +68,41 @@ class RpcSession {
   RpcSession& operator=(const RpcSession&) = delete;
   ~RpcSession();
 
-  // What the other side sent. False: the connection is to end once what Pull has is out;
+  // Takes bytes from the peer. False: end the connection after sending what Pull still returns.
   // violation() says why.
   bool Receive(std::string_view bytes, Time now);
-  // What came since the last call.
+  // Events since the last call.
   std::vector<RpcEvent> TakeEvents() { return std::exchange(events_, {}); }
   bool has_events() const { return !events_.empty(); }
-  // Appends frames to `out` until that has about `max_bytes`, as far as there are any.
+  // Appends frames to `out` until it has about `max_bytes` or there are no more frames.
   void Pull(size_t max_bytes, std::string& out);
 
-  // A client's new call; 0 if the connection takes none any more.
+  // Opens a client's call. 0 if the connection takes no more calls.
   CallId Call(std::string_view authority, std::string_view scheme, std::string_view path);
   // The methods below do nothing if the call is over.
-  // Of FrameMessage.
+  // `framed` comes from FrameMessage.
   void Send(CallId call, std::string framed);
-  // A client sends no more messages.
+  // The client sends no more messages.
   void HalfClose(CallId call);
-  // A server's answer ends with this status, behind the messages that were sent.
+  // Ends a server's answer with this status, after the messages that were sent.
   void Finish(CallId call, const absl::Status& status);
   // Ends the call at once.
   void Cancel(CallId call);
-  // `count` more messages may be delivered. From now on a message may have `max_bytes`.
+  // Delivers up to `count` more messages. From now on a message may have `max_bytes`.
   void Allow(CallId call, uint32_t count, size_t max_bytes);
   void WidenWindow(CallId call, uint32_t num_bytes);
 
   void Ping();
-  // The server takes no new calls. Open calls go on.
+  // The server takes no new calls. Open calls continue.
   void GoAway();
   // The connection is gone: every open call gets its kEnd.
   void EndAll(const absl::Status& status);
 
-  // Nothing is left to read or to write.
+  // True if nothing is left to read or write.
   bool over() const;
   const char* violation() const { return violation_; }
   size_t num_calls() const { return calls_.size(); }
-  // Of the messages that were sent, the bytes that Pull has not taken.
+  // Bytes of sent messages that Pull has not taken.
   size_t num_output_bytes() const;
 
  private:
@@ -111,7 +111,7 @@ class RpcSession {
 
   CallState* Find(CallId call);
   void Violate(const char* reason);
-  // --- what comes in ---
+  // --- input ---
   void OnField(CallState& call, std::string_view name, std::string_view value);
   void OnHead(CallState& call);
   void OnData(CallState& call, std::string_view data);
@@ -120,10 +120,10 @@ class RpcSession {
   void TakeMessages(CallState& call, std::string_view& data);
   void TellHalfClose(CallState& call);
   void OnClose(CallId call, uint32_t error);
-  // Tells the end, once. The server's answer says it as well.
+  // Reports the end, once. A server also sends it as its answer.
   void Fail(CallState& call, const absl::Status& status);
   void TellEnd(CallState& call, absl::Status status);
-  // --- what goes out ---
+  // --- output ---
   void SubmitHead(CallState& call);
   void SubmitTrailers(CallState& call, bool alone);
   ptrdiff_t Fill(CallState& call, uint8_t* room, size_t max_bytes, uint32_t* flags);

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// What a field of a decoded header counts besides its characters (RFC 9113, 6.5.2).
+// Counted for each field of a decoded header in addition to its characters (RFC 9113, 6.5.2).
 constexpr size_t kFieldBytes = 32;
 constexpr size_t kMaxAcknowledgements = 200;
 
@@ -75,7 +75,7 @@ int RpcCallbacks::OnSent(nghttp2_session* native, const nghttp2_frame* frame, vo
   if (frame->hd.type != NGHTTP2_DATA && frame->hd.type != NGHTTP2_HEADERS) return 0;
   if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
   const RpcSession::CallState* const call = CallOf(native, frame->hd.stream_id);
-  // Answered before the client ended its side: nobody reads the rest.
+  // The answer ended before the client's side did; the rest is not needed.
   if (session.role_ == RpcRole::kServer && call != nullptr && !call->request_over) {
     session.Reset(call->id, NGHTTP2_NO_ERROR);
   }
@@ -93,7 +93,7 @@ ssize_t RpcCallbacks::OnFill(nghttp2_session*, int32_t, uint8_t* room, size_t ma
                             flags);
 }
 
-// Made once: the library copies them.
+// Made once; nghttp2 copies them.
 const nghttp2_session_callbacks* RpcCallbacks::Get() {
   static const nghttp2_session_callbacks* const callbacks = [] {
     nghttp2_session_callbacks* made = nullptr;
@@ -113,7 +113,7 @@ const nghttp2_option* RpcCallbacks::Options() {
   static const nghttp2_option* const options = [] {
     nghttp2_option* made = nullptr;
     LOCKSTEP_CHECK(nghttp2_option_new(&made) == 0, "no memory");
-    // Windows are granted again as messages are taken.
+    // The session renews windows as messages are taken.
     nghttp2_option_set_no_auto_window_update(made, 1);
     nghttp2_option_set_no_closed_streams(made, 1);
     nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(made, 1);

@@ -10,10 +10,10 @@
 #include "common/rpc/rpc_message_reader.h"
 #include "common/rpc/rpc_session.h"
 
-// What an RpcSession is made of. For its own sources only.
+// The parts of an RpcSession. For its own sources only.
 namespace lockstep {
 
-// What the fields of a header may have once it is decoded.
+// Limit of a header's decoded fields.
 inline constexpr size_t kMaxRpcHeaderListBytes = 64 << 10;
 
 struct RpcSession::CallState {
@@ -22,8 +22,8 @@ struct RpcSession::CallState {
         reader(limits.num_messages, limits.max_message_bytes) {}
 
   CallId id = 0;
-  // --- what comes in ---
-  std::string path, http_status, code, message_text;  // of the header and the trailers
+  // --- input ---
+  std::string path, http_status, code, message_text;  // from header and trailers
   std::string content_type;
   size_t num_header_bytes = 0;
   bool opened = false;        // the header is complete
@@ -32,16 +32,16 @@ struct RpcSession::CallState {
   bool end_told = false;
   uint32_t window_bytes;
   RpcMessageReader reader;
-  std::string held;  // came behind the last allowed message; no window was granted again
-  // --- what goes out ---
+  std::string held;  // bytes after the last allowed message; their window is not renewed
+  // --- output ---
   bool answered = false;   // a server's head was submitted
   bool finishing = false;  // nothing follows `output`
   absl::Status final_status;
   std::string output;
-  size_t num_filled_bytes = 0;  // of that
+  size_t num_filled_bytes = 0;  // bytes of `output` that were put into frames
 };
 
-// What nghttp2 calls.
+// The callbacks of nghttp2.
 struct RpcCallbacks {
   static const nghttp2_session_callbacks* Get();
   static const nghttp2_option* Options();

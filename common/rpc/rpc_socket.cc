@@ -24,7 +24,7 @@ int DescriptorOf(BIO* bio) {
   return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
 }
 
-// OpenSSL's own BIO for sockets raises SIGPIPE when the other side has gone.
+// OpenSSL's own socket BIO raises SIGPIPE if the peer is gone.
 int WriteToSocket(BIO* bio, const char* bytes, int num_bytes) {
   BIO_clear_retry_flags(bio);
   const ssize_t sent = send(DescriptorOf(bio), bytes, static_cast<size_t>(num_bytes), MSG_NOSIGNAL);

@@ -8,30 +8,31 @@
 
 namespace lockstep {
 
-// A connected socket that does not block, in TLS or not. Owns the descriptor. Not safe to use from
+// A connected, non-blocking socket, with or without TLS. Owns the descriptor. Not safe to use from
 // several threads, except ShutDown.
 class RpcSocket {
  public:
   enum class Result { kDone, kWouldBlock, kClosed };
 
-  // `ssl` null: plaintext. A connection that is still being made is fine.
+  // `ssl` null: plaintext. The socket may still be connecting.
   RpcSocket(int descriptor, SslPtr ssl);
   RpcSocket(const RpcSocket&) = delete;
   RpcSocket& operator=(const RpcSocket&) = delete;
   ~RpcSocket();
 
   int descriptor() const { return descriptor_; }
-  // kDone, without TLS at once: bytes can be read and written. kClosed: error() says why.
+  // kDone: bytes can be read and written. kClosed: error() says why. Without TLS, waits only for
+  // the connection.
   Result Handshake();
-  // At least one byte if kDone.
+  // kDone: at least one byte was read.
   Result Read(char* room, size_t max_bytes, size_t& num_bytes);
   Result Write(std::string_view bytes, size_t& num_bytes);
-  // What would block waits for room, not for bytes.
+  // After kWouldBlock: true if it waits to write, false if it waits to read.
   bool waits_for_room() const { return waits_for_room_; }
   bool encrypted() const { return ssl_ != nullptr; }
-  // Bytes that came and were not read, though the kernel has none.
+  // True if TLS has decrypted bytes that were not read. The kernel may have none then.
   bool has_unread() const { return ssl_ != nullptr && SSL_pending(ssl_.get()) > 0; }
-  // The other side hears that the connection ends, and so does a poll of this one. Any thread.
+  // Ends the connection: the peer notices, and so does a poll of this socket. Safe from any thread.
   void ShutDown();
   // Why the latest result was kClosed.
   const std::string& error() const { return error_; }

@@ -37,7 +37,7 @@ absl::Status RpcStatusOf(std::string_view code, std::string_view message,
                         PercentDecoded(message));
   }
   if (!http_status.empty() && http_status != "200") {
-    // As gRPC's own clients map them.
+    // The mapping of gRPC's own clients.
     const absl::StatusCode of = http_status == "401"   ? absl::StatusCode::kUnauthenticated
                                 : http_status == "403" ? absl::StatusCode::kPermissionDenied
                                 : http_status == "404" ? absl::StatusCode::kUnimplemented

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <string_view>
 
-// Statuses as gRPC's trailers have them (PROTOCOL-HTTP2.md of gRPC).
+// Statuses of gRPC's trailers (PROTOCOL-HTTP2.md of gRPC).
 namespace lockstep {
 
-// Of the fields grpc-status (empty: absent), grpc-message and :status, and of the code with which
-// the other side reset the stream (0: it did not).
+// Makes a status of the fields grpc-status (empty: absent), grpc-message and :status, and of the
+// code of the peer's stream reset (0: none).
 absl::Status RpcStatusOf(std::string_view code, std::string_view message,
                          std::string_view http_status, uint32_t reset_code);
 

@@ -32,7 +32,7 @@ absl::StatusOr<Addresses> UnixTarget(const std::string& address) {
   return Addresses{found};
 }
 
-// `flags` of getaddrinfo.
+// `flags`: of getaddrinfo.
 absl::StatusOr<Addresses> LookUpTcp(const Address& address, int flags) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;

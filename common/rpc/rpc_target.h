@@ -18,16 +18,17 @@ struct SocketAddress {
   socklen_t num_bytes = 0;
 };
 
-// The lookup of a name, on a thread of its own ("lookup"), which ends by itself: the system's
-// resolver may take long, and cannot be interrupted. Numbers and unix:PATH need no thread.
+// The lookup of a name on a thread of its own ("lookup"). The thread ends by itself, because the
+// system's resolver may take long and cannot be interrupted. Numbers and unix:PATH need no thread.
 class NameLookup {
  public:
-  // host:port or unix:PATH. `on_done` is called once, on any thread, after result() is there.
+  // `address`: host:port or unix:PATH. `on_done` is called once, on any thread, when result() is
+  // ready.
   static std::shared_ptr<NameLookup> Start(const std::string& address,
                                            std::function<void()> on_done);
 
   bool done() const;
-  // Once done. Errors name the address.
+  // Call when done. Errors name the address.
   absl::StatusOr<std::vector<SocketAddress>> result() const;
 
  private:
@@ -38,8 +39,8 @@ class NameLookup {
   absl::StatusOr<std::vector<SocketAddress>> result_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A socket that does not block and that connects, or is connected. Its error comes with the first
-// use. UNAVAILABLE if there is none.
+// Returns a non-blocking socket that is connecting or connected. If connecting fails, the first use
+// shows the error. UNAVAILABLE if there is no socket.
 absl::StatusOr<int> BeginConnecting(const SocketAddress& address);
 
 }  // namespace lockstep

@@ -43,7 +43,7 @@ absl::StatusOr<SslContextPtr> MakeContext(const SSL_METHOD* method) {
   if (context == nullptr) return Unavailable("no TLS: {}", TakeSslError());
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-  // Every connection is checked against the files as they are.
+  // No session resumption: each connection is checked against the current files.
   SSL_CTX_set_options(context.get(), SSL_OP_NO_TICKET);
   SSL_CTX_set_num_tickets(context.get(), 0);
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);

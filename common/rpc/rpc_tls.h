@@ -18,16 +18,16 @@ struct SslDeleter {
 using SslPtr = std::unique_ptr<SSL, SslDeleter>;
 using SslContextPtr = std::shared_ptr<SSL_CTX>;
 
-// One connection of a client: TLS 1.2 or newer, HTTP/2 by ALPN, with the files as they are now. The
+// The TLS of one client connection, from the current files: TLS 1.2 or later, HTTP/2 by ALPN. The
 // server's certificate must have the name in `files`, or else `host`. Errors name the file.
 absl::StatusOr<SslPtr> MakeClientTls(const TlsClientFiles& files, const std::string& host);
 
-// The same for the connections of a server. Files that were replaced are read again. If they
-// cannot be used, the ones before stay in use. Any thread.
+// The TLS of a server's connections. Replaced files are read again. If they cannot be used, the
+// previous ones stay in use. Used from any thread.
 class RpcServerTls {
  public:
   static absl::StatusOr<std::unique_ptr<RpcServerTls>> Load(TlsFiles files);
-  // Of a new connection. Null if there is no memory.
+  // For a new connection. Null if there is no memory.
   SslPtr Make();
 
  private:
@@ -36,7 +36,7 @@ class RpcServerTls {
   ReloadedTls<SSL_CTX> context_;
 };
 
-// Why OpenSSL's latest call on this thread failed. Forgets it.
+// Why OpenSSL's latest call on this thread failed. Clears the error.
 std::string TakeSslError();
 
 }  // namespace lockstep

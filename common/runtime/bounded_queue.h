@@ -62,7 +62,7 @@ class BoundedQueue {
     return all;
   }
 
-  // Later pushes fail; what is queued can still be popped.
+  // Later pushes fail. Queued items can still be popped.
   void Close() {
     {
       MutexLock lock(mutex_);

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-// Tells long work that nobody wants its result any more. The work asks from time to time, and gives
-// up. Never taken back. Safe to use from any thread.
+// Tells long work that its result is not needed any more. The work checks the flag from time to
+// time and gives up. Cannot be reset. Safe to use from any thread.
 class CancelFlag {
  public:
   // `parent`: cancels this object too. Null: none. It must outlive the object.

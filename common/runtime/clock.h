@@ -15,13 +15,13 @@ inline Instant MonotonicNow() {
   return Instant::After(absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()));
 }
 
-// Where time comes from. Pure code takes `now` as an argument instead; loops own a Clock.
+// The source of time. Pure code takes `now` as an argument instead; loops own a Clock.
 class Clock {
  public:
   virtual ~Clock() = default;
-  // For everything that is decided or measured.
+  // For all decisions and measurements.
   virtual Instant Now() const = 0;
-  // For people: in answers and logs. It may jump, in either direction.
+  // For people: in answers and logs. May jump in either direction.
   virtual absl::Time TimeOfDay() const = 0;
 };
 
@@ -48,7 +48,7 @@ class FakeClock final : public Clock {
     now_ += by;
     time_of_day_ += by;
   }
-  // As when somebody sets the clock of the machine.
+  // Simulates a change of the machine's clock.
   void SetTimeOfDay(absl::Time time) {
     MutexLock lock(mutex_);
     time_of_day_ = time;

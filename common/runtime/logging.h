@@ -9,13 +9,13 @@
 namespace lockstep {
 
 // Sends spdlog's default logger to stderr, one line per record: UTC time, level, thread id,
-// message. Line breaks and other control characters inside a message are escaped, so that nobody
-// can forge a record. With the format "json" each line is an object with the members time, level,
-// thread and message; bytes that are not UTF-8 become U+FFFD. Records name ids, counts and reasons;
-// never prompts, generated text or secrets.
+// message. Line breaks and other control characters in a message are escaped, so that a message
+// cannot forge a record. With the format "json" each line is an object with the members time,
+// level, thread and message; bytes that are not UTF-8 become U+FFFD. Records name ids, counts and
+// reasons; never prompts, generated text or secrets.
 //
-// `level` is one of trace, debug, info, warn, error, off, and `format` is text or json; anything
-// else is INVALID_ARGUMENT that lists them. Call it once, first thing in main; log with
+// `level` is one of trace, debug, info, warn, error, off. `format` is text or json.
+// INVALID_ARGUMENT lists the allowed values. Call this once, at the beginning of main. Log with
 // <spdlog/spdlog.h>.
 absl::Status InitLogging(std::string_view level, std::string_view format = "text");
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-// Bucket borders of our histograms. The names say what is measured, not who measures it; the sets
-// are those of vLLM, made finer at the low end for small fast models, so that dashboards carry over
+// Bucket borders of our histograms. The names say what is measured, not which program measures it.
+// The borders are vLLM's, with finer steps for small fast models, so that dashboards carry over
 // (docs/metrics.md).
 namespace lockstep {
 

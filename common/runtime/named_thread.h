@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-// A std::jthread whose name shows in ps, gdb and core dumps. Joins in its destructor, after asking
-// `body` to stop if that takes a std::stop_token. Movable.
+// A std::jthread with a name that ps, gdb and core dumps show. The destructor joins; before that,
+// it asks `body` to stop if `body` takes a std::stop_token. Movable.
 class NamedThread {
  public:
   static constexpr size_t kMaxNameLength = 15;  // limit of Linux

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-// Empties the string and frees what it held. Assigning an empty string does not: libstdc++ copies
-// a short string into the memory that is there, and keeps that.
+// Empties the string and frees its memory. Assigning an empty string does not free it: libstdc++
+// copies short strings into the existing memory.
 inline void ReleaseMemory(std::string& text) { std::string().swap(text); }
 
 }  // namespace lockstep

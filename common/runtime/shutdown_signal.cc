@@ -26,7 +26,7 @@ void HandleSignal(int) {
   if (g_received.exchange(true)) _exit(0);
   const int saved_errno = errno;
   const uint64_t one = 1;
-  // An eventfd always takes this write, and a failure could not be reported to anybody.
+  // An eventfd always accepts this write, and a signal handler could not report a failure.
   [[maybe_unused]] const ssize_t written = write(g_event_fd.load(), &one, sizeof(one));
   errno = saved_errno;
 }

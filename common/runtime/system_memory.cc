@@ -40,7 +40,7 @@ std::optional<uint64_t> MemAvailable(const std::string& meminfo) {
   return kib.has_value() ? std::optional<uint64_t>(*kib << 10) : std::nullopt;
 }
 
-// Memory that a container holds, but that the kernel would take back before it refuses memory.
+// Memory of a container that the kernel would reclaim before it refuses an allocation.
 uint64_t Reclaimable(const std::string& stat) {
   uint64_t bytes = 0;
   for (const char* name : {"inactive_file", "active_file", "slab_reclaimable"}) {

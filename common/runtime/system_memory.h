@@ -6,12 +6,12 @@
 
 namespace lockstep {
 
-// Bytes that this process could still take: what the kernel counts as available (MemAvailable), but
-// no more than what is left below the limit of the process's container (control groups, version 2).
-// Cached files do not count as taken. None where the kernel does not say.
+// Bytes that this process could still allocate: the kernel's MemAvailable, but not more than its
+// container's limit leaves (control groups, version 2). Cached files count as available. None if
+// the kernel does not report it.
 std::optional<uint64_t> AvailableMemoryBytes();
 
-// The files that say so. A text is empty where there is no such file.
+// The texts of the kernel's files. A text is empty if there is no such file.
 struct MemoryTexts {
   std::string meminfo;  // /proc/meminfo
   std::string max;      // memory.max of the control group, and so on

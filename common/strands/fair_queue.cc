@@ -12,9 +12,9 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// Of a strand that has almost nothing to do.
+// The time of a strand that has almost nothing to do.
 constexpr nanoseconds kMinTime{10'000};
-// About what it takes to read and tokenize a byte of text.
+// The approximate time to read and tokenize a byte of text.
 constexpr nanoseconds kTimePerByte{50};
 constexpr size_t kPopsBetweenSweeps = 256;
 
@@ -32,7 +32,7 @@ struct FairQueue::Class {
 struct FairQueue::Owner {
   std::array<Class, kNumClasses> classes;
   nanoseconds start{};         // of its next strand, in the virtual time of the queue
-  nanoseconds virtual_time{};  // in which its classes share its time
+  nanoseconds virtual_time{};  // shared by the owner's classes
   size_t num_running = 0;
   size_t num_large_running = 0;
 

@@ -78,7 +78,7 @@ class FairQueue {
 
   // An owner is kept while its strands wait or run, or while it has had more than its share lately.
   absl::flat_hash_map<std::string, std::unique_ptr<Owner>> owners_;
-  // Owners whose strands wait, by their start.
+  // Owners with waiting strands, by their start.
   std::set<std::pair<std::chrono::nanoseconds, Owner*>> active_;
   std::chrono::nanoseconds virtual_time_{};  // start of the work that was given out last
   size_t num_pops_ = 0;

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-// Closed while something is under way. A caller that finds the gate closed leaves a wish, and the
-// caller that opens it learns of the wish. So no caller waits, and none is forgotten. Safe to use
+// Closed while something is in progress. A caller that finds it closed leaves a wish, and the
+// caller that opens it sees the wish. So no caller waits, and no caller is forgotten. Safe to use
 // from any thread.
 class Gate {
  public:

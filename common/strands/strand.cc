@@ -58,8 +58,8 @@ void StrandRunner::Run(std::shared_ptr<Strand> strand) {
   strand->RunStrand();
   State state = State::kRunning;
   if (strand->state_.compare_exchange_strong(state, State::kIdle)) return;
-  // The strand was scheduled while it ran. It goes behind those that wait, so that no strand keeps
-  // a thread.
+  // The strand was scheduled while it ran. It is queued again behind the others, so that no strand
+  // monopolizes a thread.
   StrandRunner* const runner = strand->again_on_.load();
   strand->state_.store(State::kQueued);
   runner->Push(std::move(strand));

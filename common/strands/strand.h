@@ -12,11 +12,11 @@ namespace lockstep::router {
 
 class StrandRunner;
 
-// An object whose work is never run by two threads at once.
+// An object with work that only one thread runs at a time.
 class Strand {
  public:
   virtual ~Strand() = default;
-  // Does what there is to do and returns; must not wait.
+  // Does all available work and returns. Must not wait.
   virtual void RunStrand() = 0;
   // Urgent strands go before others, if the runner tells them apart. Never changes.
   virtual bool urgent() const { return false; }
@@ -32,15 +32,15 @@ class Strand {
   std::atomic<StrandRunner*> again_on_ = nullptr;  // while running again
 };
 
-// Threads that run strands. A strand waits at most once at a time. So at most as many wait as are
-// alive and have work.
+// Threads that run strands. A strand waits at most once at a time, so at most as many strands wait
+// as are alive and have work.
 class StrandRunner {
  public:
   virtual ~StrandRunner() = default;
 
-  // RunStrand is called at least once after this call began: by this runner, or by the runner on
-  // which the strand waits already. Never blocks. Safe to call from any thread. If running strands
-  // move to another runner, it must outlive the runner that they come from.
+  // RunStrand will run at least once after this call began: on this runner, or on the runner where
+  // the strand already waits. Never blocks. Safe to call from any thread. If running strands move
+  // to another runner, it must outlive the runner that they come from.
   void Schedule(std::shared_ptr<Strand> strand);
 
   // While an object of this class lives, runners that can do so put off waking their threads for

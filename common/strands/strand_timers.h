@@ -32,7 +32,7 @@ class StrandTimers {
   // Time::max(): none waits.
   Time next() const { return by_time_.empty() ? Time::max() : by_time_.begin()->first; }
 
-  // Takes the strands whose time has come, the earliest first. They then have no time set.
+  // Takes the strands that are due, the earliest first. Their times are then unset.
   std::vector<std::shared_ptr<Strand>> TakeDue(Time now) {
     std::vector<std::shared_ptr<Strand>> due;
     while (!by_time_.empty() && by_time_.begin()->first <= now) {

@@ -56,7 +56,7 @@ absl::Status PagedAttention(const Stream& stream, const PagedAttentionParams& pa
 
 // On CUDA two kernels share the work of a step: single tokens go to PagedDecodeAttention, chunks to
 // PagedPrefillAttention. Both give the same bits for the same token, so the choice may depend on
-// the step. Partials are closed at AttentionSplitBegin(1), (2), ... whatever the batch.
+// the step. In every batch, partials are closed at AttentionSplitBegin(1), (2), ...
 //
 // K and V are in the order of kernels/kv_cache/device_paged_kv.h. Those of the tokens attended to
 // must be in place and finite: a value that is not finite reaches every later token of its tile of

@@ -3,8 +3,7 @@
 #include <cstdint>
 #include <span>
 
-// Which query rows the blocks of the CUDA prefill kernels take, and in which order. It changes no
-// bit.
+// Assigns query rows to the blocks of the CUDA prefill kernels, and orders them. Changes no bit.
 namespace lockstep::kernels {
 
 struct AttentionChunk;  // kernels/attention/paged_attention.h

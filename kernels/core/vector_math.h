@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <limits>
 
-// The elementwise formulas. Each exists once; every kernel that needs it calls it. They are written
-// as separate multiplications and additions (and the compiler is told not to fuse them), so that a
-// scalar tail and a vectorised body, on any instruction set, give the same bits.
+// The elementwise formulas. Each exists once; every kernel that needs it calls it. They are
+// separate multiplications and additions, and compiler options forbid to fuse them. So a scalar
+// tail and a vectorised body, on any instruction set, give the same bits.
 namespace lockstep::kernels {
 
 // e^x within 2 units in the last place for x >= kExpUnderflow, below that exactly 0, so that no

@@ -37,11 +37,11 @@ struct DecodeProduct {
   WeightMap map = {};                 // of the weights; MapWeights fills it in
 };
 
-// In the order in which a layer takes them.
+// In a layer's order.
 enum LayerProduct : int { kQkv, kAttentionOutput, kMlpInput, kMlpOutput };
 inline constexpr int kNumLayerProducts = 4;
 
-// One layer; device pointers, null for what it does not have.
+// One layer; device pointers, null for parts that it does not have.
 struct DecodeLayer {
   const float* attention_norm = nullptr;       // [hidden_size]
   const float* attention_norm_bias = nullptr;  // [hidden_size]
@@ -124,8 +124,8 @@ struct DecodeLayersParams {
   int64_t num_scratch_words = 0;           // all of them; cleared when the tags run out
 };
 
-// With overlapped launches the kernel reads only `layers` and what they point to, but K and V,
-// before it has waited for its predecessor. It lets no successor start before that.
+// With overlapped launches the kernel reads only `layers` and the memory that they point to, except
+// K and V, before it has waited for its predecessor. It lets no successor start before that.
 // INVALID_ARGUMENT for a number of rows that the shape does not take. Run one call at a time on a
 // device: two calls that each hold multiprocessors which the other needs would wait forever. A row
 // attends to the tokens before this step and to its own token. The rows of a call belong to

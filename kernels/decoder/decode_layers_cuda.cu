@@ -81,8 +81,7 @@ class Consumer {
     MultiplyWide<kMlpOutput>(biases[kMlpOutput]);
   }
 
-  // A product whose input is what other blocks have written. A block without a tile does not read
-  // it.
+  // A product with input from other blocks. A block without a tile does not read it.
   template <LayerProduct kProduct>
   __device__ __forceinline__ void MultiplyWide(const float* bias) {
     if (block_.NumTiles(kProduct) == 0) return;

@@ -48,7 +48,7 @@ __device__ void FillKvRing(const LayersBlock<Form>& block, int lane) {
   }
 }
 
-// Fetches the weights in the order in which the consumers multiply.
+// Fetches the weights in the consumers' order.
 template <typename Form>
 __device__ void FillWeightRing(const LayersBlock<Form>& block) {
   if (static_cast<int>(blockIdx.x) >= block.Product(kQkv).blocks) return;

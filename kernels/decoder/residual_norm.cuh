@@ -17,7 +17,7 @@ namespace lockstep::kernels {
 // while an earlier product goes on.
 template <typename Form>
 struct NormWeights {
-  // Call when nobody reads the previous norm's weights any more. `biases`: LayerNorm only.
+  // Call when no thread reads the previous norm's weights any more. `biases`: LayerNorm only.
   __device__ __forceinline__ void Fetch(const float* weights, const float* biases) const {
     const int thread = static_cast<int>(threadIdx.x) - 32 * kProductWarps;
     if (thread < 0) return;

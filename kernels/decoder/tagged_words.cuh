@@ -28,9 +28,9 @@ __device__ __forceinline__ void StoreTagged(uint64_t* to, uint32_t first, uint32
 }
 
 // Call from a whole warp. Every lane reads the kCount pairs of words at from[0], from[1], ...;
-// null: no pair. The warp repeats the loads of pairs that have not come yet until all lanes have
-// all pairs. Then every lane calls take(i, first, second), with ascending i. If lanes went on one
-// by one, they would also run what follows one after the other.
+// null: no pair. The warp repeats the loads of missing pairs until all lanes have all pairs. Then
+// every lane calls take(i, first, second), with ascending i. If lanes went on one by one, the code
+// after this call would also run for one lane after the other.
 template <int kCount, typename Take>
 __device__ __forceinline__ void LoadTaggedPairs(uint32_t tag, const uint64_t* const (&from)[kCount],
                                                 const Take& take) {

@@ -12,9 +12,9 @@ class WeightFiller {
  public:
   __device__ explicit WeightFiller(const WeightRing& ring) : ring_(ring) {}
 
-  // Asks for the slabs in the order in which the passes take them. One slab at a time is under way:
-  // more of them would fill the queues of the second-level cache, in which the words of other
-  // blocks then wait (docs/decisions/0002-decode-layers.md).
+  // Requests the slabs in the passes' order, one slab at a time. More of them would fill the queues
+  // of the second-level cache, and the words of other blocks would wait there
+  // (docs/decisions/0002-decode-layers.md).
   __device__ __forceinline__ void Fill(const ProductPlan& product, const WeightMap& map) {
     const int block = static_cast<int>(blockIdx.x);
     const int num_tiles = product.NumTiles(block);

@@ -75,8 +75,8 @@ struct WeightRing {
     }
   }
 
-  // Prepares a pass whose input rows need not be there yet. Waits for its first weights. Call from
-  // whole warps.
+  // Prepares a pass and waits for its first weights. The pass's input rows may still be missing.
+  // Call from whole warps.
   __device__ __forceinline__ OpenPass Open(const ProductPlan& product, const InputRows& rows,
                                            const StagePosition& position) const;
 

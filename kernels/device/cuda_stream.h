@@ -13,7 +13,7 @@ namespace lockstep::kernels {
 struct CudaStream {
   CUstream_st* handle = nullptr;
   int num_multiprocessors = 0;
-  // Launch kernels so that each may start while the one before it drains (programmatic dependent
+  // Launch kernels so that each may start while its predecessor drains (programmatic dependent
   // launch). Every kernel then waits for its predecessor before it touches what the predecessor
   // writes.
   bool overlap_launches = false;

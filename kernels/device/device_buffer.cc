@@ -8,7 +8,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// The status of allocating `num_bytes`, with what they are for.
+// The status of allocating `num_bytes`, with their purpose.
 absl::Status AllocationStatus(cudaError_t error, const char* call, size_t num_bytes,
                               std::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();

@@ -41,9 +41,9 @@ absl::Status EncodeTensorMap(const void* data, std::span<const TensorDimension> 
     strides_bytes[i] = static_cast<cuuint64_t>(dimensions[i].stride_bytes);
     box[i] = static_cast<cuuint32_t>(dimensions[i].box_size);
   }
-  // The driver is told no stride of the first dimension. A promotion to 256 bytes makes an H200
-  // read weights 7 to 10 % more slowly (bench/results/diary.md, "Products: what the copy engine
-  // asks for").
+  // The driver does not take a stride of the first dimension. A promotion to 256 bytes makes an
+  // H200 read weights 7 to 10 % more slowly (bench/results/diary.md, "Products: what the copy
+  // engine asks for").
   const CUresult result =
       encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(count),
              const_cast<void*>(data), sizes, strides_bytes + 1, box, steps,

@@ -10,8 +10,8 @@
 
 namespace lockstep::kernels {
 
-// output[i] = table[indices[i]]: embeddings of tokens and positions, and the rows whose logits are
-// wanted. Zeros for the index kNoRow, which is padding.
+// output[i] = table[indices[i]]: embeddings of tokens and positions, and the rows that need logits.
+// Zeros for the index kNoRow, which is padding.
 inline constexpr uint32_t kNoRow = UINT32_MAX;
 struct GatherRowsParams {
   const BFloat16* table = nullptr;    // [num_table_rows, size]

@@ -75,7 +75,8 @@ class ExchangeLink {
                       static_cast<uint32_t>(second.x), static_cast<uint32_t>(second.y));
   }
 
-  // Until `peer` has stored the tag of this call. What it wrote before is visible then.
+  // Waits until `peer` has stored the tag of this call. Everything that `peer` wrote before is then
+  // visible.
   __device__ void AwaitTag(const uint64_t* tag, int peer) const {
     Patience patience;
     while (ptx::LoadAcquireSystem(tag) != tag_) Waits(patience, peer);

@@ -6,7 +6,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// Neighbours at the top whose codes are of one kind, with scales of the same levels.
+// The first parts that have codes of one kind, and scales of the same levels.
 std::span<const QuantizedMatrix> FirstRun(std::span<const QuantizedMatrix> parts) {
   size_t count = 1;
   while (count < parts.size() && parts[count].kind == parts[0].kind &&

@@ -9,8 +9,8 @@
 #include "kernels/formats/quantized_matrix.h"
 #include "kernels/gemm/gemm.h"
 
-// Packed weights of a product whose parts lie one below the other. Parts of one kind are one piece
-// where that is possible.
+// Packed weights of a product that consists of several parts, one below the other. Neighbours of
+// one kind become one piece if possible.
 namespace lockstep::kernels {
 
 // Calls add(piece) for each piece, from the top. A stack of parts that `add` refuses with

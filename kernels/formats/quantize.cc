@@ -112,7 +112,7 @@ GroupParameters ParametersOf(const QuantizeOptions& options, float min, float ma
   return parameters;
 }
 
-// `parameters` and `range` are values, because a store of a code could change what they refer to.
+// `parameters` and `range` are copies. A store of a code could change the targets of references.
 template <QuantizeArithmetic arithmetic, bool is_float>
 void EncodeRun(std::span<const float> values, GroupParameters parameters, CodeRange range,
                uint8_t* __restrict codes) {

@@ -12,8 +12,8 @@
 // quantize with llm-compressor's minmax observer, bit for bit.
 namespace lockstep::kernels {
 
-// The type in which scales and quotients are rounded after every operation. compressed-tensors
-// computes in the type of the checkpoint's weights.
+// Scales and quotients are rounded to this type after every operation. compressed-tensors computes
+// in the type of the checkpoint's weights.
 enum class QuantizeArithmetic { kFloat32, kBFloat16 };
 
 struct QuantizeOptions {

@@ -9,9 +9,9 @@
 
 namespace lockstep::kernels {
 
-// What a code of a quantised weight means. u is the code, s the scale of its group, z the zero
+// The meaning of a code of a quantised weight. u is the code, s the scale of its group, z the zero
 // point and m the minimum. Every value is computed in fp32, in the order written here, and rounded
-// to bf16 once, at the end. An integer code of the value 0 is +0, whatever the sign of its scale.
+// to bf16 once, at the end. An integer code of the value 0 is +0 for either sign of its scale.
 enum class CodeKind {
   kInt4,     // (u - z) * s, u and z in 0..15. Without zero points z = 8
   kInt8,     // (u - z) * s, u and z in 0..255. Without zero points z = 128
@@ -47,7 +47,7 @@ struct QuantizedMatrix {
   // is then the quotient in fp32, else the product in fp32.
   bool block_scales_divide = false;
   // The group of each column, the same in all rows, or empty: column / group_columns. Only GPTQ's
-  // act-order needs it, whose groups are not contiguous. [k]
+  // act-order needs it, because its groups are not contiguous. [k]
   std::vector<int32_t> group_of_column;
 
   bool has_contiguous_groups() const { return group_of_column.empty(); }

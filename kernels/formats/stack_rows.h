@@ -9,10 +9,10 @@
 
 namespace lockstep::kernels {
 
-// Parts of one product, as q, k and v, one below the other. Every row keeps its codes and scales,
-// so that the values stay what they are in the parts; scales are never merged. Where the sizes of
-// groups differ, the result has their greatest common divisor. INVALID_ARGUMENT if the parts differ
-// in kind, in k, in the levels of scales, or in the columns of groups that are not contiguous.
+// Stacks the parts of a product, as q, k and v, one below the other. Every row keeps its codes and
+// scales, so values do not change, and scales are never merged. If the sizes of groups differ, the
+// result has their greatest common divisor. INVALID_ARGUMENT if the parts differ in kind, in k, in
+// the levels of scales, or in the columns of groups that are not contiguous.
 absl::StatusOr<QuantizedMatrix> StackRows(std::span<const QuantizedMatrix> parts);
 
 // Whether the two have scales of the same levels, which are combined alike.

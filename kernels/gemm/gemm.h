@@ -13,10 +13,10 @@ namespace lockstep::kernels {
 
 // output[m][n] = sum over k of input[m][k] * weights[n][k], plus bias[n].
 //
-// The canonical dot product: one fp32 accumulator per output element, k ascending, whatever the
-// number of rows, their order, or the number of threads; then the bias; then, for a bf16 output,
-// one rounding. No K is ever split. docs/decisions/0001-cpu-gemm.md says why this is not a library
-// call.
+// The canonical dot product: one fp32 accumulator per output element, k ascending; then the bias;
+// then, for a bf16 output, one rounding. It is the same for every number of rows, order of rows,
+// and number of threads. No K is ever split. docs/decisions/0001-cpu-gemm.md says why this is not a
+// library call.
 struct GemmParams {
   const BFloat16* input = nullptr;  // [num_rows, k]
   int64_t input_stride = 0;         // elements between rows

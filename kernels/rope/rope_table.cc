@@ -48,7 +48,7 @@ double YarnMagnitude(double factor, double mscale) {
   return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
 }
 
-// YaRN, arXiv 2309.00071, section 3.2: the dim at which `num_rotations` fit into the original
+// YaRN, arXiv 2309.00071, section 3.2: the dim with `num_rotations` rotations in the original
 // context.
 double YarnCorrectionDim(double num_rotations, uint32_t head_dim, const RopeConfig& config) {
   return head_dim *

@@ -34,10 +34,10 @@ struct RotaryAppendParams {
 absl::Status RotaryAppend(const Stream& stream, const RotaryAppendParams& params);
 
 // On the device k and v go to the order of kernels/kv_cache/device_paged_kv.h. A token with the
-// slot kNoKvSlot is padding: nothing of it is read or written, whatever its position. With
-// overlapped launches the kernel may read kv_slots, positions, cos, sin and the norm weights before
-// it waits for its predecessor. The kernel that writes one of these must let no successor start
-// before it has ended, as PrepareStepInputs does without next_may_start.
+// slot kNoKvSlot is padding at any position: nothing of it is read or written. With overlapped
+// launches the kernel may read kv_slots, positions, cos, sin and the norm weights before it waits
+// for its predecessor. The kernel that writes one of these must let no successor start before it
+// has ended, as PrepareStepInputs does without next_may_start.
 // INVALID_ARGUMENT for a head_dim that is no multiple of 16 or above 256, and where qkv, kv.data,
 // cos, sin or a norm weight is not aligned to 16 bytes.
 inline constexpr uint64_t kNoKvSlot = UINT64_MAX;

@@ -7,8 +7,8 @@
 #include "kernels/kv_cache/device_paged_kv.h"
 #include "kernels/rope/rotary_append.h"
 
-// What the kernels of RotaryAppend share: a warp takes some heads of a token, in the order in which
-// they lie in a row: queries, keys, values.
+// The common part of RotaryAppend's kernels: a warp takes some heads of a token, in a row's order:
+// queries, keys, values.
 namespace lockstep::kernels {
 
 inline constexpr int kTokenWarpsPerBlock = 4;

@@ -6,8 +6,8 @@
 
 #include "kernels/sampling/cuda/sample_cuda.h"
 
-// The end of a decode iteration on the device: what was sampled becomes the input of the next one,
-// and the host learns of it through a ring in pinned memory that it polls.
+// The end of a decode iteration on the device: the sampled tokens become the input of the next
+// iteration. The host polls a ring in pinned memory to see them.
 namespace lockstep::kernels {
 
 enum DeviceStopCause : uint32_t {  // as StopCause of the step protocol

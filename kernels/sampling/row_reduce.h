@@ -32,8 +32,8 @@ ScoredToken FindMax(std::span<const float> row);
 double ExpSum(const Stream& stream, std::span<const float> row, float max, float temperature,
               std::span<float> weights);
 
-// The `k` best entries in descending score, ties in ascending id, into `best`. Entries at -inf are
-// left out, so there may be fewer. Selects; sorts only what it returns.
+// Puts the `k` best entries into `best`, in descending score, ties in ascending id. Entries at -inf
+// are left out, so there may be fewer. Selects first; sorts only the selected ones.
 void SelectTopK(std::span<const float> row, size_t k, std::vector<ScoredToken>& best);
 
 // Number of entries that come before `token` in the order of SelectTopK, plus 1.

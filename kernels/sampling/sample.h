@@ -64,7 +64,8 @@ struct SampleWorkspace {
   std::vector<float> weights;  // [vocab_size]
 };
 
-// INTERNAL: every logit of the row whose token at `position` is sampled is NaN or -inf, or masked.
+// INTERNAL: every logit of the row is NaN, -inf or masked. The row's token at `position` is to be
+// sampled.
 absl::Status NoTokenLeft(uint32_t position);
 
 // NoTokenLeft when no token is left.

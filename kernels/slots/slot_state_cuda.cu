@@ -11,7 +11,7 @@ constexpr int kUpdateThreads = 64;
 constexpr int kInputThreads = 128;
 
 // Updates and blocks are complete before the call, and mostly lie in host memory, which is slow to
-// read. So they are read while the previous kernel still runs, but for blocks beyond the first few.
+// read. So they are read while the previous kernel still runs, except blocks beyond the first few.
 __global__ void UpdateSlotsKernel(SlotUpdateParams params) {
   ptx::AllowSuccessor();
   const SlotUpdate update = params.updates[blockIdx.x];

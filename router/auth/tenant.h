@@ -9,8 +9,8 @@ namespace lockstep::router {
 // A user of the router with its limits. A limit of 0 does not limit.
 struct Tenant {
   std::string name;  // fairness id, label of metrics
-  // Prefixes are shared within a group only, so that the time to a first token tells nobody what
-  // others have asked. By default the name: a group of one.
+  // Prefixes are shared within a group only. Otherwise the time to a first token would show what
+  // other tenants have asked. By default the name: a group of one.
   std::string cache_group = {};
   uint32_t max_open_requests = 0;  // at once
   double tokens_per_second = 0;    // of prompts and outputs together

@@ -21,7 +21,7 @@ bool IsAttached(WorkerState state) {
   return state == WorkerState::kReady || state == WorkerState::kDraining;
 }
 
-// The higher, the better off.
+// Higher is better.
 int WorkerRank(WorkerState state) {
   if (state == WorkerState::kReady) return 2;
   return state == WorkerState::kDraining ? 1 : 0;
@@ -54,10 +54,10 @@ Engine::Engine(EngineConfig config, std::vector<ReplicaParts> replicas, const Cl
 Engine::~Engine() { Stop(); }
 
 void Engine::Stop() {
-  // Nothing may move to a loop that has ended.
+  // Requests must not move to a loop that has ended.
   fleet_.Close();
   CancelAll();
-  std::map<uint32_t, std::unique_ptr<ReplicaLoop>> ending;  // without the lock
+  std::map<uint32_t, std::unique_ptr<ReplicaLoop>> ending;  // destroyed without the lock
   MutexLock lock(replicas_mutex_);
   ending.swap(replicas_);
 }
@@ -74,7 +74,7 @@ void Engine::AddReplica(uint32_t seat, ReplicaParts parts) {
       ReplicaPlace{.clock = &clock_, .metrics = &metrics_, .fleet = &fleet_, .index = seat},
       on_worker_change);
   MutexLock lock(replicas_mutex_);
-  if (draining()) loop->LeaveOrphans();  // StartDrain came meanwhile and may not have seen it
+  if (draining()) loop->LeaveOrphans();  // StartDrain may have missed this loop
   replicas_[seat] = std::move(loop);
 }
 
@@ -216,7 +216,7 @@ std::vector<ReplicaStatus> Engine::replica_statuses() const {
 std::shared_ptr<const worker::v1::DescribeResponse> Engine::largest_worker() const {
   const Instant now = clock_.Now();
   MutexLock lock(largest_mutex_);
-  // A change that comes while this looks is looked for again.
+  // A change during this look causes another look.
   if (worker_changed_.exchange(false) || now < largest_at_ ||
       now - largest_at_ >= kLargestWorkerRefresh) {
     largest_at_ = now;

@@ -45,7 +45,7 @@ class Engine {
   // `clock` and `metrics` must outlive the object. `on_readiness_change` must not block.
   Engine(EngineConfig config, std::vector<ReplicaParts> replicas, const Clock* clock,
          RouterMetrics* metrics, std::function<void()> on_readiness_change);
-  // Stops.
+  // Calls Stop.
   ~Engine();
   // Ends the loops and their links. Requests that are still live end with UNAVAILABLE. Later calls
   // are allowed and have no effect.

@@ -137,7 +137,7 @@ bool Peers::MoveTo(uint32_t to, const StrandedRequest& stranded) {
   return false;
 }
 
-// --- what the others know ---
+// --- reports to the others ---
 
 void Peers::TellLease() const {
   if (state_.place.fleet == nullptr) return;

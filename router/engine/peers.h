@@ -23,7 +23,7 @@ class Peers {
 
   // Takes on a request that another replica handed over.
   void TakeOver(Handover handover, Instant now);
-  // Hands over requests while this replica can start none of its own.
+  // Hands over requests while this replica cannot start its own.
   void MoveStranded(Instant now);
   // Hands over the requests that a worker with these limits and bits could not continue. Call
   // before it is attached.
@@ -39,7 +39,7 @@ class Peers {
   // From now on no request goes to another replica.
   void Close() { closed_ = true; }
 
-  // When something is left to do even if nothing comes in.
+  // When there is work to do even if nothing comes in.
   Instant NextWakeup() const { return std::min(retry_at_, tell_at_); }
 
  private:

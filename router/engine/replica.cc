@@ -88,7 +88,7 @@ void Replica::Accept(Submission submission, Instant now) {
   if (shutting_down_) {
     status = ShuttingDown();
   } else if (!state_.worker.attached() && !peers_.Take(*submission.request)) {
-    status = state_.board.CheckWorker();  // otherwise it moves on to a peer
+    status = state_.board.CheckWorker();  // otherwise the request moves on to a peer
   }
   if (status.ok()) status = state_.scheduler.Submit(submission.request, now);
   if (status.ok()) {
@@ -145,7 +145,7 @@ void Replica::SendSteps(Instant now) {
 void Replica::HandleLinkEvent(LinkResult event, Instant now) {
   ReplicaWorker& worker = state_.worker;
   const worker::v1::StepResult& result = event.result;
-  if (!worker.attached() || result.epoch() != worker.epoch()) return;  // of a lease that is over
+  if (!worker.attached() || result.epoch() != worker.epoch()) return;  // of an old lease
   absl::StatusOr<StepInFlight> step = worker.TakeStep(result, now);
   if (!step.ok()) {
     return life_.Break(Annotate(step.status(), "step result"), CircuitBreaker::Loss::kFailure, now);

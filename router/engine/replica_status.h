@@ -48,7 +48,7 @@ class StatusBoard {
     SchedulerStats scheduler;
     uint32_t live_requests = 0;
   };
-  // Returns the counts before.
+  // Returns the previous counts.
   Counts Exchange(const Counts& counts);
 
  private:

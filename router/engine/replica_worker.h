@@ -21,7 +21,7 @@ namespace lockstep::router {
 struct StepInFlight {
   StepPlan plan;
   Instant sent_at;
-  absl::Duration router_time;  // spent by the loop's thread on the step so far
+  absl::Duration router_time;  // that the loop has spent on the step so far
 };
 
 // Whether a worker ran a step as it should.

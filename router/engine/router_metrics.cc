@@ -54,7 +54,7 @@ class Builder {
                 .Register(registry_)
                 .Add(labels);
   }
-  // Of those with such a name.
+  // Removes one of the series with this name.
   void Remove(const char* name, Counter* counter) {
     prometheus::BuildCounter()
         .Name(std::string("lockstep_router_") + name)
@@ -302,7 +302,7 @@ prometheus::Gauge& RouterMetrics::BlockGauge(uint32_t group, size_t block_state)
   std::atomic<Gauge*>& known = further_kv_blocks_.at(group - 1).at(block_state);
   Gauge* gauge = known.load(std::memory_order_acquire);
   if (gauge == nullptr) {
-    // Threads that come here at once get the same gauge.
+    // Concurrent callers get the same gauge.
     gauge = Builder(registry_, model_)
                 .MakeGauge("kv_group_blocks", "KV blocks of the worker in a further KV group.",
                            {{"group", std::to_string(group)},

@@ -27,7 +27,7 @@ enum class RetryOutcome { kResumed, kFailed };
 
 // The series with the label of one worker.
 struct WorkerSeries {
-  // Sets the gauge of `state` and clears those of the others.
+  // Sets the gauge of `state` and clears the others.
   void SetState(WorkerState state) const;
   void SetCircuit(CircuitState state) const;
   void Publish(const SchedulerStats& stats) const;

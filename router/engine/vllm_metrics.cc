@@ -80,7 +80,7 @@ struct Sums {
   double all = 0.0;
 };
 
-// By model: the values of those of a family's series that `counts` selects, and of all.
+// Sums by model: of the series that `counts` selects, and of all series.
 template <typename Counts>
 std::map<std::string, Sums> SumByModel(const MetricFamily& own, const Counts& counts) {
   std::map<std::string, Sums> sums;

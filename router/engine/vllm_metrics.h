@@ -13,7 +13,7 @@ namespace lockstep::router {
 // docs/metrics.md lists them.
 class VllmMetrics final : public prometheus::Collectable {
  public:
-  // `own` outlives the object.
+  // `own` must outlive the object.
   explicit VllmMetrics(const prometheus::Collectable& own) : own_(own) {}
 
   // Safe to call from any thread.

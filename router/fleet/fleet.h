@@ -18,11 +18,11 @@
 
 namespace lockstep::router {
 
-// All replicas of a router, and what they know about each other: each replica's inbox, its load,
-// the prefixes that it holds, and which replica has which request. Replicas come and go. Each has a
-// seat while it is there. Finds a replica for a request, and brings the request and messages about
-// it there. Safe to use from any thread. No call waits for a loop. A loop waits only for placements
-// that it makes itself, for requests that its worker left.
+// All replicas of a router, with each replica's inbox, its load, the prefixes that it holds, and
+// which replica has which request. Replicas come and go. Each has a seat while it is there. Finds a
+// replica for a request, and brings the request and messages about it there. Safe to use from any
+// thread. No call waits for a loop. A loop waits only for placements that it makes itself, for
+// requests that its worker left.
 class Fleet {
  public:
   // The first `num_replicas` seats are taken from the start. The number of seats is the larger of
@@ -37,7 +37,7 @@ class Fleet {
   // --- who is there: one thread at a time ---
   // Takes the lowest vacant seat. None: all are taken.
   std::optional<uint32_t> TakeSeat();
-  // No more requests come to the replica. Its loop is told to give up those that it has.
+  // No more requests come to the replica. Its loop hears that it must give up its requests.
   void Dismiss(uint32_t replica);
   // Call when its loop has ended with no request left.
   void LeaveSeat(uint32_t replica);
@@ -76,8 +76,8 @@ class Fleet {
   std::optional<uint32_t> FindOther(uint32_t replica, const PlacementQuery& query) {
     return finder_.Find(query, replica);
   }
-  // As FindOther. If none is open, a replica whose last worker could continue the request, which
-  // waits there for the next worker.
+  // As FindOther. If none is open: a replica with a last worker that could continue the request.
+  // There it waits for the next worker.
   std::optional<uint32_t> FindOtherOrRoom(uint32_t replica, const PlacementQuery& query);
   // Returns true if one more request may change its replica now.
   bool TakeRetry(Instant now);

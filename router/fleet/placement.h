@@ -56,10 +56,10 @@ struct PlacementRequest {
 // Chooses the replica of a request.
 //
 // Prefix-aware placement takes the replica with the lowest cost. The cost is the sum of four
-// figures, all in tokens: what waits there, what runs there, what would have to be computed (times
-// kComputeWeight), and what does not fit the free KV blocks. So a prefix is worth somewhat more
-// load than the work that it saves, up to the bound on imbalance. The requests of a session prefer
-// one replica, which is drawn by the session, while that is about as good as the best.
+// figures, all in tokens: waiting tokens, running tokens, tokens of this request to compute (times
+// kComputeWeight), and tokens that do not fit the free KV blocks. So a prefix is worth somewhat
+// more load than the work that it saves, up to the bound on imbalance. The requests of a session
+// prefer one replica, which is drawn by the session, while that is about as good as the best.
 //
 // All suspects go to one replica while it is eligible, so that they stop as few other requests as
 // possible.

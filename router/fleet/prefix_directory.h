@@ -39,7 +39,7 @@ class PrefixDirectory {
 
  private:
   // One bit per replica, up to the highest replica that was ever in the set. So a small fleet needs
-  // few words, whatever the maximum number of replicas.
+  // few words, even if many replicas are allowed.
   using ReplicaSet = absl::InlinedVector<uint64_t, 1>;
   static bool Contains(const ReplicaSet& replicas, size_t replica);
 

@@ -9,9 +9,9 @@
 
 namespace lockstep::router {
 
-// How many requests may change their replica, over the whole fleet: a burst, and a rate at which
-// the budget refills. A request that finds the budget empty waits; it does not fail. So if workers
-// die one after the other, the rest recompute at a bounded rate only. Pure.
+// How many requests may change their replica, over the whole fleet: a burst, and a refill rate. A
+// request that finds the budget empty waits; it does not fail. So if workers die one after the
+// other, the rest recompute at a bounded rate only. Pure.
 class RetryBudget {
  public:
   static constexpr uint32_t kMinBurst = 1024;

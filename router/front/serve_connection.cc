@@ -20,7 +20,7 @@ using boost::system::error_code;
 
 constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-// A connection in the books of its server.
+// Counts the connection in the metrics and in its server, for as long as it is open.
 class Place {
  public:
   Place(ConnectionContext& context, std::shared_ptr<void> place)
@@ -36,8 +36,8 @@ class Place {
   const std::shared_ptr<void> place_;
 };
 
-// A connection until it is known what is spoken on it. On the strand of its socket; kept alive by
-// its one pending operation.
+// A connection before its protocol is known. Runs on the strand of its socket; its one pending
+// operation keeps it alive.
 class Greeting : public std::enable_shared_from_this<Greeting> {
  public:
   Greeting(std::unique_ptr<ConnectionStream> stream, ConnectionContext& context)
@@ -55,7 +55,7 @@ class Greeting : public std::enable_shared_from_this<Greeting> {
   }
 
  private:
-  // The client sees the end no sooner than the metrics.
+  // The metrics change before the client sees the close.
   void GiveUp() {
     if (std::exchange(given_up_, true)) return;
     if (stream_->encrypted()) context_.metrics.refused_for_handshake->Increment();
@@ -82,7 +82,7 @@ class Greeting : public std::enable_shared_from_this<Greeting> {
   void Serve(bool http2) {
     deadline_.Clear();
     if (http2 && context_.open_stream == nullptr) return stream_->Close();
-    // The timer refers to this object alone, which ends here.
+    // The timer holds only this object, which ends here.
     std::unique_ptr<ConnectionStream> stream = std::move(stream_);
     http2 ? ServeHttp2(std::move(stream), received_, context_)
           : ServeHttp1(std::move(stream), received_, context_);

@@ -9,9 +9,9 @@
 
 namespace lockstep::router {
 
-// Serves the socket, whose executor is a strand or has one thread, until it closes, in what its
-// client speaks: HTTP/2 where both sides agreed on it in the TLS handshake, or where a plaintext
-// client begins with the 24 bytes of its preface; HTTP/1.1 otherwise. `tls` null: in plaintext.
+// Detects the protocol and serves HTTP/2 or HTTP/1.1 until the socket closes. With TLS, ALPN
+// decides. Plaintext (`tls` is null) is HTTP/2 if it begins with the 24-byte preface. The socket's
+// executor must be a strand or have one thread.
 void ServeConnection(boost::asio::ip::tcp::socket socket,
                      std::shared_ptr<boost::asio::ssl::context> tls, ConnectionContext& context,
                      ConnectionOrigin origin = {});

@@ -69,7 +69,7 @@ class GrpcCall : public StreamHandler {
   void SendLast(std::span<const google::protobuf::MessageLite* const> messages);
   Sent SendAll(std::span<const google::protobuf::MessageLite* const> messages);
   bool over() const;
-  // Of a call that is over: what its client was told.
+  // Once the call is over: the code that its client got.
   absl::StatusCode end_code() const;
   // Use this to count what the call holds besides its messages.
   ByteBudget& memory() const { return *memory_; }
@@ -91,7 +91,7 @@ class GrpcCall : public StreamHandler {
 
   mutable Mutex mutex_;
   Output pending_ ABSL_GUARDED_BY(mutex_);
-  ByteBudget::Share held_ ABSL_GUARDED_BY(mutex_);  // what waits, and what was taken but not sent
+  ByteBudget::Share held_ ABSL_GUARDED_BY(mutex_);  // pending_, and taken but unsent bytes
   size_t num_taken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t num_call_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // kCallBytes once the call is charged
   bool head_made_ ABSL_GUARDED_BY(mutex_) = false;

@@ -149,7 +149,7 @@ void GenerateStream::OnOver(bool finished) {
     unread = std::exchange(message_, Message());
   }
   if (last != nullptr && !finished) last->OnWriteDone(false);
-  // Of a stream without a call; a call has ended the span itself.
+  // Without a GenerateCall the stream ends the span. A GenerateCall ends it itself.
   if (finished && door_.trace() != nullptr) door_.trace()->End(end_code(), context_.clock.Now());
 }
 

@@ -16,9 +16,9 @@
 namespace lockstep::router {
 
 // grpc.health.v1.Health and, if `reflection`, grpc.reflection.v1.ServerReflection (also v1alpha).
-// Anybody may call them. The service "" is SERVING while connections are accepted. These calls need
-// no key, so their number is limited: open calls per connection, and watching calls also per
-// connection, per address and in total. Safe to use from any thread.
+// The service "" is SERVING while connections are accepted. These calls need no key, so their
+// number is limited: open calls per connection, and watching calls also per connection, per address
+// and in total. Safe to use from any thread.
 class StandardServices {
  public:
   static constexpr size_t kMaxWatchers = 16'384;

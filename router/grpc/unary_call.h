@@ -20,7 +20,7 @@
 
 namespace lockstep::router {
 
-// Who waits for the response.
+// The caller that waits for the response.
 struct UnaryCaller {
   const Tenant* tenant;  // null: no tenant
   const CancelFlag& cancellation;
@@ -172,7 +172,7 @@ class UnaryCall final : public GrpcCall,
 
   ApiContext& context_;
   const Method method_;
-  CancelFlag cancellation_;               // of the work, when the call is over
+  CancelFlag cancellation_;               // cancels the work when the call is over
   std::shared_ptr<const Tenant> tenant_;  // null: no tenant
   bool has_message_ = false;
   Message message_;  // until the client has sent everything

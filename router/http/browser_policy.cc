@@ -44,7 +44,7 @@ bool IsOrigin(std::string_view text) {
   return plain && ParseHttpHost(text.substr(scheme_end + kSchemeEnd.size())).has_value();
 }
 
-// What a page sends before a request of its own.
+// A page's browser sends this before the actual request.
 bool IsPreflight(const HttpRequest& request) {
   return request.method == "OPTIONS" && !request.origin.empty();
 }
@@ -108,7 +108,7 @@ std::shared_ptr<Exchange> BrowserPolicy::AnswerPreflight(
   if (!IsPreflight(request)) return nullptr;
   HttpHead head{.content_type = "text/plain", .headers = HeadersFor(request.origin)};
   head.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST");
-  // "*" stands for all but the authorization.
+  // "*" covers all fields except Authorization.
   head.headers.emplace_back("Access-Control-Allow-Headers", "Authorization, Content-Type, *");
   head.headers.emplace_back("Access-Control-Max-Age", "600");
   const auto reply = std::make_shared<ReplyExchange>(std::move(signal));
@@ -130,7 +130,7 @@ bool BrowserPolicy::Allows(std::string_view origin) const {
   });
 }
 
-// Without Access-Control-Allow-Credentials: keys are sent by the page itself, cookies by nobody.
+// Without Access-Control-Allow-Credentials: the page itself sends keys, and cookies are not used.
 HttpHeaders BrowserPolicy::HeadersFor(std::string_view origin) const {
   const bool all = std::find(origins_.begin(), origins_.end(), kAll) != origins_.end();
   HttpHeaders headers = {{"Access-Control-Allow-Origin", std::string(all ? kAll : origin)},

@@ -22,7 +22,7 @@ constexpr uint64_t kMaxUnaskedBodyBytes = 32 << 10;
 constexpr std::string_view kServer = "*";
 constexpr std::string_view kServerMethods = "GET, HEAD, POST, OPTIONS";
 
-// The methods that web servers know. RFC 9110 section 15.6.2 wants 501 for any other, and CONNECT
+// The usual methods of web servers. RFC 9110 section 15.6.2 requires 501 for any other, and CONNECT
 // is for proxies.
 bool IsKnownMethod(std::string_view method) {
   constexpr std::string_view kKnown[] = {"GET",   "HEAD",    "POST",   "PUT",
@@ -58,10 +58,10 @@ HttpHeaders AllowHeader(std::string_view methods) { return {{"Allow", std::strin
 }  // namespace
 
 std::shared_ptr<Exchange> Gateway::Handle(HttpRequest http, std::shared_ptr<OutputSignal> signal) {
-  // With keys, a page without one learns nothing anyway.
+  // If keys are required, a page without a key cannot read anything.
   const bool local = http.loopback_only && !context_.api.gatekeeper.asks_for_keys();
   absl::Status status = local ? browsers_.CheckLocal(http) : absl::OkStatus();
-  // A browser shows no key with a preflight.
+  // A browser sends no key with a preflight.
   if (status.ok()) status = browsers_.CheckPreflight(http);
   RoutedRequest request{.http = std::move(http), .tenant = nullptr, .signal = std::move(signal)};
   if (!status.ok()) return ReplyError(context_, request, status);
@@ -72,7 +72,7 @@ std::shared_ptr<Exchange> Gateway::Handle(HttpRequest http, std::shared_ptr<Outp
 
 std::shared_ptr<Exchange> Gateway::Answer(RoutedRequest request) {
   const Route* const route = routes_.Find(request.http.path);
-  // A path for everybody needs no key, but its answer needs no body of a stranger either.
+  // A path for everybody needs no key. But without a valid key the body is not read.
   const bool for_everybody = route != nullptr && route->audience == Audience::kEverybody;
   const bool body_follows = request.http.body_follows;
   bool is_known = true;

@@ -29,17 +29,17 @@ class Gateway {
         browsers_(std::move(browsers)),
         context_{.api = context, .registry = registry, .status = StatusJson(context)} {}
 
-  // Null only for a header whose body is to be read.
+  // Null only for a header: the body must be read first.
   std::shared_ptr<Exchange> Handle(HttpRequest http, std::shared_ptr<OutputSignal> signal);
 
   const RouteTable& routes() const { return routes_; }
 
  private:
-  // What browsers may ask was checked.
+  // Call after the checks of browsers_.
   std::shared_ptr<Exchange> Answer(RoutedRequest request);
-  // Checks the header of a request whose body follows. Null: the body is to be read.
+  // Checks the header of a request before its body. Null: read the body.
   std::shared_ptr<Exchange> CheckHeader(const Route* route, RoutedRequest& request);
-  // The answer to a method that the path does not take, or to a path that is not there.
+  // The answer if the path does not have the method, or does not exist.
   std::shared_ptr<Exchange> Refuse(const Route* route, RoutedRequest& request) const;
 
   const RouteTable routes_;

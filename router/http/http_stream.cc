@@ -19,7 +19,7 @@
 namespace lockstep::router {
 namespace {
 
-// About what an open request takes besides its body.
+// Approximate memory of an open request without its body.
 constexpr size_t kStreamBytes = 2 << 10;
 constexpr size_t kFirstBodyBytes = 4 << 10;
 
@@ -71,7 +71,7 @@ class HttpStream final : public StreamHandler {
       Refuse(400, target.refusal);
       return;
     }
-    // Who is refused for the header alone is not read any further.
+    // If the header alone is refused, the body is not read.
     if (request_.body_follows) {
       request_.body_share = &held_;
       exchange_ = context_.handle(request_, signal_);
@@ -92,7 +92,7 @@ class HttpStream final : public StreamHandler {
                                      context_.limits.max_body_bytes));
     }
     if (needed > room_) {
-      // Counted before it grows.
+      // Counted before the body grows.
       const size_t room =
           std::min(context_.limits.max_body_bytes, std::max({needed, 2 * room_, kFirstBodyBytes}));
       if (!held_.Resize(kStreamBytes + room)) return RefuseForMemory();
@@ -164,10 +164,10 @@ class HttpStream final : public StreamHandler {
   const bool head_only_;
   const bool expects_continue_;
   const std::shared_ptr<OutputSignal> signal_;
-  ByteBudget::Share held_;              // the stream and its body, until the answer is over
+  ByteBudget::Share held_;              // counts the stream and its body until the end
   size_t room_ = 0;                     // for the body
   std::shared_ptr<Exchange> exchange_;  // null: the request is not complete
-  int http_status_ = 0;                 // of the answer; 0: its head was not taken yet
+  int http_status_ = 0;                 // of the answer; 0: no head was taken yet
 };
 
 }  // namespace

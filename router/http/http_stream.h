@@ -7,7 +7,7 @@
 
 namespace lockstep::router {
 
-// Answers a request over HTTP/2 as it would be answered over HTTP/1.1. `context` outlives it.
+// Answers an HTTP/2 request as over HTTP/1.1. `context` must outlive the handler.
 std::shared_ptr<StreamHandler> OpenHttpStream(ConnectionContext& context,
                                               const StreamRequest& request,
                                               std::shared_ptr<OutputSignal> signal);

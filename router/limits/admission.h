@@ -24,8 +24,8 @@ struct AdmissionLimits {
 };
 
 // Why a request is refused. The first five come before any work on it. The last two come from the
-// scheduler: what waits would take too long for the request's deadline, or for the time to the
-// first token that the router keeps to.
+// scheduler: the queue would take too long for the request's deadline, or for the router's limit on
+// the time to the first token.
 enum class Rejection {
   kQueueRequests,
   kQueueTokens,
@@ -38,7 +38,7 @@ enum class Rejection {
 
 // Counts the requests that the router has promised to work on, before it checks or tokenizes them.
 // So an overload is refused while a request has cost little. An owner (a tenant) may have as many
-// requests waiting and open as are left for everybody. So one owner alone takes half of the places,
+// requests waiting and open as there are free places. So one owner alone takes half of the places,
 // and others still find some. Safe to use from any thread.
 class Admission : public std::enable_shared_from_this<Admission> {
  public:

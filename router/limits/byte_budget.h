@@ -13,12 +13,12 @@
 
 namespace lockstep::router {
 
-// A number of bytes that many holders share. Safe to use from any thread.
+// A limit on bytes that many holders share. Safe to use from any thread.
 class ByteBudget {
  public:
-  // The bytes of one owner, which is a tenant. An owner may hold as much as is left of the budget
-  // for everybody. So one owner alone gets half of it, and n owners leave the next one as much as
-  // each of them has.
+  // The bytes of one owner, which is a tenant. An owner may hold as much as is still free. So one
+  // owner alone gets half of the budget, and n owners leave the next one as much as each of them
+  // has.
   class Account {
    public:
     size_t held_bytes() const { return held_bytes_.load(); }
@@ -90,7 +90,7 @@ class ByteBudget {
   };
 
   size_t held_bytes() const { return held_bytes_.load(); }
-  // The account of all callers without a key, and of callers whose key was not read yet.
+  // The account of all callers without a key, or with a key that was not read yet.
   Account& strangers() { return strangers_; }
   // True if a small share of this size would be granted now.
   bool HasRoomFor(size_t bytes) const {

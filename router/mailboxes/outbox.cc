@@ -17,7 +17,7 @@ size_t BytesOf(const std::vector<TokenLogprobs>& entries) {
 
 // So few bytes are not counted. A reader that keeps up leaves fewer.
 constexpr size_t kUnmeteredBytes = 1 << 10;
-// The meter is told in pieces of this size, because all requests share it.
+// The meter counts in pieces of this size, because all requests share it.
 constexpr size_t kMeterPieceBytes = 4 << 10;
 
 size_t MeteredBytes(size_t num_bytes) {

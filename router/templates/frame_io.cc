@@ -16,7 +16,7 @@ FrameEnd WaitFor(int socket, short events, Patience patience) {
   const int milliseconds = patience();
   if (milliseconds == 0) return FrameEnd::kOverdue;
   pollfd waiting{.fd = socket, .events = events, .revents = 0};
-  // However it ends, the transfer is tried again, and patience asked again.
+  // The result does not matter: the caller tries the transfer again and asks patience again.
   poll(&waiting, 1, milliseconds);
   return FrameEnd::kDone;
 }

@@ -16,11 +16,11 @@ enum class FrameEnd {
   kTooLong,  // the other side announced more than it may send
 };
 
-// How many milliseconds to go on waiting, asked before every wait; 0: no longer, -1: for ever.
+// Called before every wait. Returns how long to wait, in milliseconds. 0: give up. -1: no limit.
 using Patience = absl::FunctionRef<int()>;
 
-// Calls return with kOverdue when patience has run out, whatever was transferred by then: the
-// socket is of no use afterwards. Neither raises SIGPIPE.
+// Both return kOverdue if patience runs out. Part of the frame may be transferred by then, so the
+// socket is unusable afterwards. Neither raises SIGPIPE.
 FrameEnd SendFrame(int socket, std::string_view frame, Patience patience);
 FrameEnd ReceivePayload(int socket, size_t max_bytes, std::string& payload, Patience patience);
 

@@ -15,7 +15,7 @@
 namespace lockstep::router {
 namespace {
 
-// A request may meet one process that ended before it, not two in a row.
+// A request may meet one process that ended earlier, but not two in a row.
 constexpr int kAttempts = 2;
 
 }  // namespace
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<RendererPool>> RendererPool::Start(const Renderer
 absl::StatusOr<std::unique_ptr<RendererProcess>> RendererPool::Acquire() {
   {
     MutexLock lock(mutex_);
-    // Whoever has a process gives it back within this time.
+    // Every process is given back within this time.
     const auto longest = absl::ToChronoNanoseconds(
         kWallFactor * (config_.limits.time + config_.limits.load_time) * kAttempts);
     const auto deadline = std::chrono::steady_clock::now() + longest;
@@ -80,7 +80,7 @@ std::unique_ptr<RendererProcess> RendererPool::TakeIdle() {
 void RendererPool::KeepSpare() {
   {
     MutexLock lock(mutex_);
-    // Those that wait, and those that are about to start.
+    // Counts processes that are idle or about to start.
     if (num_processes_ - num_acquired_ >= config_.spare_processes) return;
     ++num_processes_;
   }
@@ -115,7 +115,7 @@ void RendererPool::Replace(RendererEnd end) {
     on_end = on_end_;
   }
   if (on_end) on_end(end);
-  // It parses the template while nobody waits for it.
+  // The new process parses the templates now, before a request needs it.
   absl::StatusOr<std::unique_ptr<RendererProcess>> successor = StartProcess();
   Release(successor.ok() ? *std::move(successor) : nullptr);
 }
@@ -167,7 +167,7 @@ absl::StatusOr<std::unique_ptr<const CagedTemplate>> CagedTemplate::Start(
                             RendererPool::Start(config, LoadFrame(source)));
   LOCKSTEP_RETURN_IF_ERROR(pool->CheckTemplate());
   std::unique_ptr<const CagedTemplate> caged(new CagedTemplate(std::move(pool)));
-  // An error of the template's own is fine: it may want other roles.
+  // An error that the template raises is fine: it may expect other roles.
   std::optional<RendererEnd> end;
   caged->pool().Watch([&end](RendererEnd seen) { end = seen; });
   const std::vector<ChatMessage> chat = {{.role = "user", .content = "Hello!", .name = ""}};

@@ -18,15 +18,15 @@ struct RendererPoolConfig {
   std::string program;                      // path of lockstep-template-renderer
   std::string python = "/usr/bin/python3";  // runs it
   uint32_t max_processes = 2;               // renderings at the same time
-  // Processes beyond those that render, so that one is ready when another ends or is new.
+  // Idle processes kept ready in addition, so that a request need not wait for one to start.
   uint32_t spare_processes = 1;
   RendererLimits limits;
 
   absl::Status Validate() const;  // every violation at once
 };
 
-// Renderer processes with the templates of one model. Each serves one rendering at a time and stays
-// for the next; one that ends is replaced at once. Safe to use from any thread.
+// The renderer processes with the templates of one model. Each renders one chat at a time and is
+// used again. A process that ends is replaced at once. Safe to use from any thread.
 class RendererPool {
  public:
   // `load_frame` holds the templates.
@@ -34,27 +34,28 @@ class RendererPool {
                                                              std::string load_frame);
   ~RendererPool();
 
-  // What AwaitTemplate of a first process says.
+  // The result of RendererProcess::AwaitTemplate in one of the processes.
   absl::Status CheckTemplate();
-  // Waits for a process when all are busy. INVALID_ARGUMENT when the rendering hits a limit,
-  // UNAVAILABLE when no process can be had or started.
+  // Waits for a process if all are busy. INVALID_ARGUMENT if the rendering hits a limit or the
+  // template raises an error. UNAVAILABLE if no process becomes free in time or can be started.
   absl::StatusOr<std::string> Render(std::string_view render_frame);
 
-  // Is told of every process that ended, on the thread that noticed; replaces the one before.
+  // Calls `on_end` for every process that ended, on the thread that noticed. Replaces the previous
+  // callback.
   void Watch(std::function<void(RendererEnd)> on_end);
 
  private:
   RendererPool(const RendererPoolConfig& config, RendererProgram program, std::string load_frame);
 
   absl::StatusOr<std::unique_ptr<RendererProcess>> Acquire();
-  // One that has parsed the templates, if there is one.
+  // Prefers a process that has parsed the templates. Call only if a process is idle.
   std::unique_ptr<RendererProcess> TakeIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Starts one if none is idle and there may be one more.
+  // Starts a process if fewer than spare_processes are idle or about to start.
   void KeepSpare();
-  // For a place that num_processes_ counts already; a failure gives the place back.
+  // num_processes_ must count the new process already. If the start fails, it is subtracted.
   absl::StatusOr<std::unique_ptr<RendererProcess>> StartProcess();
   void Release(std::unique_ptr<RendererProcess> process);
-  // Tells of the end of a process that was acquired, and starts its successor in its place.
+  // Reports the end of an acquired process and starts a new one in its place.
   void Replace(RendererEnd end);
 
   const RendererPoolConfig config_;
@@ -68,12 +69,12 @@ class RendererPool {
   std::function<void(RendererEnd)> on_end_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A chat template that renders in processes of its own.
+// A chat template that renders in separate processes.
 class CagedTemplate final : public ChatTemplate {
  public:
-  // Parses the templates and renders a short chat, in a process. INVALID_ARGUMENT for a template
-  // that is none, or that cannot render even that within the limits; a template may refuse the chat
-  // with an error of its own. NOT_FOUND and UNAVAILABLE when Python or Jinja2 is missing.
+  // Parses the templates and renders a short chat in a process. INVALID_ARGUMENT if a template
+  // cannot be parsed, or if even this chat hits a limit. An error that the template raises for this
+  // chat is accepted. NOT_FOUND and UNAVAILABLE if Python or Jinja2 is missing.
   static absl::StatusOr<std::unique_ptr<const CagedTemplate>> Start(
       const RendererPoolConfig& config, const TemplateSource& source);
 

@@ -36,7 +36,8 @@ RendererEnd EndOf(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     const int signal_number = WTERMSIG(wait_status);
     if (signal_number == SIGPROF) return RendererEnd::kTime;
-    // SIGKILL here is not ours: the kernel short of memory, or an operator.
+    // The kernel was short of memory, or an operator sent the signal. After our own SIGKILL,
+    // Exchange knows a better reason.
     const bool foreign = signal_number == SIGKILL || signal_number == SIGTERM;
     return foreign ? RendererEnd::kGone : RendererEnd::kCrash;
   }
@@ -53,7 +54,7 @@ RendererEnd EndOf(int wait_status) {
   }
 }
 
-// What to say about a renderer that is not there, for no fault of the template.
+// The error for a renderer that ended without a fault of the template.
 std::string WhyGone(int exit_code, const std::string& python) {
   switch (static_cast<RendererExit>(exit_code)) {
     case RendererExit::kNoJinja:
@@ -108,8 +109,8 @@ absl::StatusOr<std::unique_ptr<RendererProcess>> RendererProcess::Start(
   }
   std::unique_ptr<RendererProcess> process(
       new RendererProcess(*pid, ends[0], program.python(), limits));
-  // A socket pair holds a template whole, or the renderer reads on soon; if neither, it is the
-  // answer that will be missing.
+  // Errors are ignored here, because the answer will be missing then too. A frame usually fits the
+  // socket's buffer.
   const SteadyTime start = std::chrono::steady_clock::now();
   SendFrame(process->socket_, load_frame,
             [&] { return WaitMilliseconds(limits.load_time - Since(start)); });
@@ -129,14 +130,15 @@ absl::Duration RendererProcess::UsedTime() const {
 
 RendererEnd RendererProcess::Reap() {
   if (pid_ < 0) return RendererEnd::kGone;
-  // A process whose end of the socket is closed has its exit code already; this cannot change it.
+  // If the process closed its end of the socket, it already has its exit code. The signal cannot
+  // change that.
   kill(pid_, SIGKILL);
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;
   exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-  // A program that exits before it knows the template fails by itself.
+  // An exit before the template was loaded is not the template's fault.
   const RendererEnd end = EndOf(status);
   const bool failed = WIFEXITED(status) && end == RendererEnd::kCrash && !loaded_.has_value();
   return failed ? RendererEnd::kGone : end;
@@ -197,7 +199,7 @@ RendererProcess::Reply RendererProcess::Render(std::string_view frame) {
   if (!loaded_) {
     Reply loading = AwaitTemplate();
     if (loading.end || !loading.result.ok()) {
-      // The template was fine when the router started: not the request's fault.
+      // The template was fine when the router started, so the request is not at fault.
       return {.result = absl::UnavailableError("the template renderer does not start"),
               .end = loading.end.value_or(RendererEnd::kGone)};
     }

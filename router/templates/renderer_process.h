@@ -15,7 +15,7 @@
 
 namespace lockstep::router {
 
-// Built with a sanitizer: this process is several times slower then, and its renderers are not.
+// True in sanitizer builds. The router is several times slower then, its renderers are not.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
 #elif defined(__has_feature)
@@ -30,28 +30,28 @@ inline constexpr bool kSanitized = false;
 
 // What one rendering may use. A renderer that uses more is killed.
 struct RendererLimits {
-  // Processor time of one rendering. It may take kWallFactor times as long on a busy machine.
+  // Processor time of one rendering. Wall time may be kWallFactor times as long.
   absl::Duration time = absl::Milliseconds(200);
-  absl::Duration load_time = absl::Seconds(5);  // likewise, to start and to parse the templates
+  absl::Duration load_time = absl::Seconds(5);  // the same, for start and parsing
   uint32_t memory_mib = 256;                    // address space
 
   absl::Status Validate() const;  // every violation at once
 };
 inline constexpr int kWallFactor = 5;
 
-// Why a renderer is not there any more.
+// Why a renderer process ended.
 enum class RendererEnd {
-  kTime,    // it used more time than it may
-  kMemory,  // or memory
-  kCrash,   // anything else that the template made it do
-  kGone,    // not because of what it was asked to do: it retired, or somebody else ended it
+  kTime,    // it used too much time
+  kMemory,  // it used too much memory
+  kCrash,   // the template made it fail in another way
+  kGone,    // not the template's fault: it retired, or something else ended it
 };
 
-// One renderer program as a child process, with the templates of one model. It dies with this
-// object, and with the thread that started it. For one thread at a time.
+// A child process that runs the renderer program with the templates of one model. It dies with this
+// object, and with the thread that started it. Used by one thread at a time.
 class RendererProcess {
  public:
-  // Does not wait for the template to be parsed.
+  // Returns before the templates are parsed.
   static absl::StatusOr<std::unique_ptr<RendererProcess>> Start(const RendererProgram& program,
                                                                 const RendererLimits& limits,
                                                                 std::string_view load_frame);
@@ -63,10 +63,10 @@ class RendererProcess {
     absl::StatusOr<std::string> result;
     std::optional<RendererEnd> end;  // set: the process is gone
   };
-  // Waits until the templates are parsed. The text is empty; INVALID_ARGUMENT says why a template
-  // is none. Further calls repeat the result.
+  // Waits until the templates are parsed. The text is empty. INVALID_ARGUMENT says why a template
+  // cannot be parsed. Later calls return the same result.
   Reply AwaitTemplate();
-  // `frame` is a RenderFrame. INVALID_ARGUMENT when a limit is hit, UNAVAILABLE for kGone.
+  // `frame` must be a RenderFrame. INVALID_ARGUMENT if a limit is hit, UNAVAILABLE for kGone.
   Reply Render(std::string_view frame);
 
   bool is_loaded() const { return loaded_.has_value(); }
@@ -75,7 +75,7 @@ class RendererProcess {
  private:
   RendererProcess(pid_t pid, int socket, std::string python, const RendererLimits& limits);
 
-  // Sends `frame`, if there is one, and waits for the answer. `doing` is for errors.
+  // Sends `frame` unless it is empty, and waits for the answer. `doing` names the action in errors.
   Reply Exchange(std::string_view frame, absl::Duration limit, std::string_view doing);
   absl::Duration UsedTime() const;
   // Ends the process, if it still runs, and says how it ended.
@@ -88,7 +88,7 @@ class RendererProcess {
   const RendererLimits limits_;
   clockid_t cpu_clock_{};
   std::optional<absl::StatusOr<std::string>> loaded_;
-  int exit_code_ = 0;  // once it is gone; 0 if a signal ended it
+  int exit_code_ = 0;  // set when the process is gone; 0 if a signal ended it
 };
 
 }  // namespace lockstep::router

@@ -17,10 +17,10 @@
 namespace lockstep::router {
 namespace {
 
-// Descriptors of the child: its socket is standard input, and this is the program's file.
+// Descriptors of the child: standard input is its socket, and this one is the program's file.
 constexpr int kProgramFd = 3;
 constexpr char kProgramPath[] = "/proc/self/fd/3";
-constexpr int kLowestOwnFd = 10;  // so that none of ours is among those of the child
+constexpr int kLowestOwnFd = 10;  // above the child's descriptors
 
 // posix_spawn's two parameter blocks.
 class SpawnPlan {
@@ -58,8 +58,8 @@ class SpawnPlan {
   posix_spawnattr_t attributes_;
 };
 
-// The time zone of this process. A name, because the C library looks at the file of a zone without
-// a name each time that it formats a date, and there are no files in the cage.
+// The time zone of this process, always with a name. For a zone without a name, the C library reads
+// the zone's file for every formatted date, and the cage has no files.
 std::string TimeZone() {
   std::ifstream file("/proc/self/environ", std::ios::binary);
   std::string entry;
@@ -110,7 +110,7 @@ RendererProgram::~RendererProgram() {
 }
 
 absl::StatusOr<pid_t> RendererProgram::Spawn(int socket, const RendererArguments& arguments) const {
-  // Isolated, without the packages of the site and without writing caches (python3 --help).
+  // Isolated, without site packages, without writing cache files (python3 --help).
   std::array<std::string, 8> words = {python_,
                                       "-I",
                                       "-S",

@@ -8,14 +8,13 @@
 
 namespace lockstep::router {
 
-// What the renderer program is told when it starts.
+// The command line of the renderer program.
 struct RendererArguments {
   uint32_t memory_mib = 0;   // of address space
-  uint32_t cpu_seconds = 0;  // of one job; the parent ends the process long before
+  uint32_t cpu_seconds = 0;  // for one job; the parent ends the process much earlier
 };
 
-// How the renderer program ends by itself (renderer/__main__.py); its parent reads it as the exit
-// code.
+// The exit codes of the renderer program (renderer/__main__.py).
 enum class RendererExit : int {
   kRetired = 0,
   kMisused = 2,
@@ -24,8 +23,8 @@ enum class RendererExit : int {
   kNoCage = 73,
 };
 
-// An open file of lockstep-template-renderer, and the Python that runs it. The file is open, so an
-// upgrade on the disk changes nothing for a running router.
+// An open file of lockstep-template-renderer, and the Python that runs it. The file stays open, so
+// an upgrade on disk does not affect a running router.
 class RendererProgram {
  public:
   // NOT_FOUND if `path` cannot be read or `python` cannot be executed.
@@ -34,8 +33,8 @@ class RendererProgram {
   RendererProgram& operator=(RendererProgram&& other) noexcept;
   ~RendererProgram();
 
-  // Starts a child with `socket` as its standard input. It has an environment without anything but
-  // the time zone, and a process group of its own. Gives its id.
+  // Starts a child with `socket` as its standard input and returns its process id. The child has a
+  // process group of its own. Its environment has only the time zone.
   absl::StatusOr<pid_t> Spawn(int socket, const RendererArguments& arguments) const;
 
   const std::string& python() const { return python_; }

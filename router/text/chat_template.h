@@ -32,9 +32,9 @@ class ChatTemplate {
     // marks.
     std::string marked_characters;
   };
-  // The prompt text, special tokens spelled out. INVALID_ARGUMENT with the template's own message
-  // when it raises (unknown role, wrong alternation), and when the rendering needs too much time or
-  // memory. UNAVAILABLE when nothing is there to render it.
+  // The prompt's text, with special tokens spelled out. INVALID_ARGUMENT with the template's own
+  // message if it raises an error (unknown role, wrong order of roles), and if the rendering needs
+  // too much time or memory. UNAVAILABLE if no renderer is available.
   virtual absl::StatusOr<std::string> Render(std::span<const ChatMessage> messages,
                                              const RenderOptions& options) const = 0;
 };

@@ -9,16 +9,16 @@
 namespace lockstep::router {
 
 // Text of one sequence, token by token. Never emits half a UTF-8 character: incomplete bytes wait
-// for the next token; bytes that can no longer become valid come out as U+FFFD. Joining all pieces
-// gives what Tokenizer::Decode gives for all ids. Owned and used by one thread at a time.
+// for the next token, and bytes that cannot become valid any more become U+FFFD. All pieces joined
+// equal Tokenizer::Decode of all ids. Owned and used by one thread at a time.
 class IncrementalDetokenizer {
  public:
   // `tokenizer` must outlive the object.
   IncrementalDetokenizer(const Tokenizer& tokenizer, bool skip_special_tokens);
 
-  // The text that became complete with this token; may be empty.
+  // Returns the text that is complete with this token; may be empty.
   std::string Push(TokenId id);
-  // What is still waiting, as U+FFFD, when the sequence ends.
+  // Returns the waiting bytes as U+FFFD. Call when the sequence ends.
   std::string Flush();
 
  private:

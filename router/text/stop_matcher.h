@@ -10,9 +10,9 @@
 
 namespace lockstep::router {
 
-// Finds the earliest end of any stop string in a growing text, across piece borders, and holds back
-// text that may still become part of one. Pieces and stop strings are valid UTF-8; so is every
-// output. An empty stop string ends the text before its first byte. Owned and used by one thread at
+// Finds the earliest end of any stop string in a growing text, across borders of pieces. Holds back
+// text that may still become part of a stop string. Pieces, stop strings and outputs are valid
+// UTF-8. An empty stop string ends the text before its first byte. Owned and used by one thread at
 // a time.
 class StopMatcher {
  public:
@@ -20,13 +20,13 @@ class StopMatcher {
 
   struct Output {
     std::string text;               // safe to show now
-    std::optional<size_t> matched;  // index into the stop strings; nothing follows after it
+    std::optional<size_t> matched;  // index into the stop strings; the text ends here
   };
-  // Among matches that end at the same byte the one that starts first wins, then the lower index.
-  // `may_match` false: a stop string that ends in this piece counts for nothing. One that begins in
-  // it and ends in a later piece counts.
+  // If several stop strings end at the same byte, the longest wins, then the lowest index.
+  // `may_match` false: a stop string that ends in this piece does not count. A stop string that
+  // begins in it and ends in a later piece counts.
   Output Push(std::string_view piece, bool may_match = true);
-  // What was held back, when the sequence ends without a match.
+  // Returns the text held back. Call when the sequence ends without a match.
   std::string Flush();
 
   const std::string& stop_string(size_t index) const { return stop_strings_[index]; }
@@ -36,8 +36,8 @@ class StopMatcher {
   // suffix of the text so far that is the beginning of a stop string.
   struct Node {
     std::vector<std::pair<char, uint32_t>> children;
-    uint32_t fallback = 0;           // the next shorter such suffix
-    size_t depth = 0;                // its length in bytes
+    uint32_t fallback = 0;           // the node of the next shorter such suffix
+    size_t depth = 0;                // length of this suffix in bytes
     std::optional<size_t> complete;  // the longest stop string that ends here
   };
   void AddString(size_t index);
@@ -49,7 +49,7 @@ class StopMatcher {
   bool include_stop_;
   std::vector<Node> nodes_;
   uint32_t state_ = 0;
-  std::string held_;  // what `state_` stands for
+  std::string held_;  // the text not yet returned
   bool matched_ = false;
 };
 

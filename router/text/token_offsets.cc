@@ -20,7 +20,7 @@ uint32_t NumCharacters(std::string_view text) {
       std::count_if(text.begin(), text.end(), [](char c) { return !ContinuesCharacter(c); }));
 }
 
-// The longest end, of whole characters, that both texts have.
+// The longest common suffix of whole characters.
 std::string_view CommonEnd(std::string_view a, std::string_view b) {
   size_t size = 0;
   while (size < std::min(a.size(), b.size()) && a[a.size() - size - 1] == b[b.size() - size - 1]) {
@@ -30,15 +30,15 @@ std::string_view CommonEnd(std::string_view a, std::string_view b) {
   return a.substr(a.size() - size);
 }
 
-// A part of the text, and the same part in what the tokens spell.
+// A part of the text, and the same part of the tokens' spelling.
 struct Pair {
   size_t begin;        // in the spelling, in bytes
   uint32_t character;  // in the text
   bool is_same;        // the bytes of both are equal
 };
 
-// Pairs the text with the spelling of its tokens. Both are walked together, from one place where
-// NFC cannot join characters to the next.
+// Pairs the text with the spelling of its tokens. Walks both in segments that NFC cannot join with
+// their neighbours.
 class Pairing {
  public:
   Pairing(std::string_view text, std::string_view spelling) : text_(text), spelling_(spelling) {
@@ -81,12 +81,12 @@ class Pairing {
       pairs_.push_back({.begin = spelled_++, .character = character_, .is_same = false});
     }
     const bool is_found = Rest().starts_with(found);
-    // The tokenizer drops white space around tokens that take it along. Anything else that is not
-    // found is spelled in some way, so as many bytes are taken for it.
+    // The tokenizer drops white space around some added tokens. Any other text is spelled in some
+    // way, so as many bytes are taken for it.
     if (is_found || !TrimStart(segment).empty()) {
       const bool is_same = is_found && found == segment;
       pairs_.push_back({.begin = spelled_, .character = character_, .is_same = is_same});
-      if (is_found && !is_same) {  // marks that were not composed
+      if (is_found && !is_same) {  // the end of the segment was not composed
         const std::string_view end = CommonEnd(segment, found);
         pairs_.push_back({.begin = spelled_ + found.size() - end.size(),
                           .character = character_ + NumCharacters(segment) - NumCharacters(end),
@@ -129,7 +129,7 @@ std::vector<uint32_t> Places(std::span<const size_t> begins, std::string_view sp
   return places;
 }
 
-// The same for a spelling that is the text.
+// The same if the spelling equals the text.
 std::vector<uint32_t> PlacesInText(std::span<const size_t> begins, std::string_view text) {
   std::vector<uint32_t> places;
   uint32_t num_begun = 0;  // characters that begin before the byte

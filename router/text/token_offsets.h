@@ -10,10 +10,10 @@
 
 namespace lockstep::router {
 
-// Where each token begins in the text that Encode made the tokens of, in characters. `ids` has what
-// Encode puts around a text that asks for special tokens: these tokens are at the text's start or
-// end. A token that begins inside of a character is at that character. Where the tokenizer composes
-// or drops characters, the place is that of the characters which the token stands for.
+// For each token, the number of characters before it in the text. `text` is the text that Encode
+// turned into `ids`. If `ids` include the special tokens around a text, these are placed at its
+// start or end. A token that begins inside a character is at that character. Where the tokenizer
+// composes or drops characters, a token is at the characters that it stands for.
 std::vector<uint32_t> TokenOffsets(const Tokenizer& tokenizer, std::string_view text,
                                    std::span<const TokenId> ids);
 

@@ -23,14 +23,13 @@ namespace {
 namespace wire = opentelemetry::proto::collector::trace::v1;
 
 constexpr char kExportPath[] = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-// An answer has a number and a short text. A collector that sends more is not read.
+// An answer has a number and a short text. Larger answers are not read.
 constexpr size_t kMaxAnswerBytes = 64 << 10;
 constexpr size_t kMaxLoggedBytes = 200;
 constexpr absl::Duration kBetweenLines = absl::Minutes(1);
 
-// The codes for which OTLP tells a client to send the same again. RESOURCE_EXHAUSTED is one only
-// with details that are not read here.
-// https://opentelemetry.io/docs/specs/otlp/#failures
+// The codes for which OTLP lets a client send the same batch again. RESOURCE_EXHAUSTED counts only
+// with certain details, which are not read here. https://opentelemetry.io/docs/specs/otlp/#failures
 bool MaySendAgain(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kCancelled:
@@ -72,7 +71,7 @@ class OtlpExporter::Impl {
       changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(stop_at_ - MonotonicNow()));
     }
     if (!done_) client_.Cancel();
-    // The thread is joined without the lock, as the last member goes first.
+    // The thread is joined without the lock: thread_ is the last member and is destroyed first.
   }
 
  private:
@@ -116,7 +115,7 @@ class OtlpExporter::Impl {
     return Internal("the answer cannot be parsed");
   }
 
-  // The collector may have taken only some. The number is its own, so it may be anything.
+  // The collector may have taken only some spans. Its number is not trusted.
   void CountTaken(size_t num_spans, const wire::ExportTracePartialSuccess& partial) {
     const auto num_rejected = static_cast<size_t>(
         std::clamp<int64_t>(partial.rejected_spans(), 0, static_cast<int64_t>(num_spans)));
@@ -124,8 +123,8 @@ class OtlpExporter::Impl {
     metrics_.CountDropped(SpanDrop::kRefused, num_rejected);
   }
 
-  // Logs changes only, at most one a minute, and not what the end of the router causes. A collector
-  // may take every second batch.
+  // Logs changes of the collector's health, at most one a minute, because a collector may take
+  // every second batch. Logs nothing while the router ends.
   void NoteHealth(const absl::Status& status) {
     const Instant now = MonotonicNow();
     if (status.ok() == healthy_ || now < next_line_at_ || stopping()) return;
@@ -156,14 +155,14 @@ class OtlpExporter::Impl {
   const TracingConfig config_;
   const std::shared_ptr<SpanQueue> queue_;
   const SpanMetrics metrics_;
-  RpcClient client_;  // the thread's, except Cancel
+  RpcClient client_;  // used by the thread only, except Cancel
   // Only the thread uses these.
-  bool healthy_ = true;  // as the log has it
+  bool healthy_ = true;  // as last logged
   Instant next_line_at_ = Instant::InfinitePast();
 
   Mutex mutex_;
   CondVar changed_;
-  Instant stop_at_ ABSL_GUARDED_BY(mutex_) = Instant::InfiniteFuture();  // set when it is to end
+  Instant stop_at_ ABSL_GUARDED_BY(mutex_) = Instant::InfiniteFuture();  // set by the destructor
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   NamedThread thread_;
 };

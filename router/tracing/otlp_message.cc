@@ -16,7 +16,7 @@ constexpr uint32_t kFlagSampled = 0x01;
 constexpr uint32_t kFlagHasIsRemote = 0x100;
 constexpr uint32_t kFlagIsRemote = 0x200;
 
-// Ids, models and addresses are plain ASCII. Whatever is not stays readable.
+// Ids, models and addresses are plain ASCII. Other text stays readable.
 std::string Ascii(std::string_view text) {
   std::string ascii(text);
   std::ranges::replace_if(ascii, [](char c) { return static_cast<unsigned char>(c) >= 0x80; }, '?');

@@ -8,8 +8,8 @@
 
 namespace lockstep::router {
 
-// Spans as OTLP has them (proto/opentelemetry/trace_service.proto). Text that is not UTF-8 is made
-// so, because a collector would refuse the whole message.
+// Converts spans to OTLP (proto/opentelemetry/trace_service.proto). Bytes above ASCII become '?',
+// because a collector refuses a whole message for bad UTF-8.
 opentelemetry::proto::collector::trace::v1::ExportTraceServiceRequest MakeOtlpMessage(
     std::span<const Span> spans, const std::string& service_name);
 

@@ -16,7 +16,7 @@ void AddSeconds(std::string_view key, absl::Duration duration, std::vector<SpanA
   to.emplace_back(key, absl::ToDoubleSeconds(duration));
 }
 
-// As OpenTelemetry's conventions for gRPC servers have it: the others are the client's doing.
+// Follows OpenTelemetry's conventions for gRPC servers: other codes are the client's fault.
 bool IsFaultOfServer(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kUnknown:
@@ -43,7 +43,7 @@ RequestTrace::RequestTrace(Span span, Instant started, std::shared_ptr<SpanQueue
 RequestTrace::~RequestTrace() {
   MutexLock lock(mutex_);
   if (ended_) return;
-  // The last known moment: nobody says when the client left.
+  // The last known moment, because the client's leaving has no time of its own.
   Instant last = started_;
   if (!span_.events.empty()) last = started_ + (span_.events.back().at - span_start_);
   Finish(absl::StatusCode::kCancelled, last);
@@ -97,7 +97,7 @@ void RequestTrace::OnStarted(const std::string& worker, size_t num_cached_tokens
 
 void RequestTrace::OnFirstToken(Instant now) {
   MutexLock lock(mutex_);
-  // A request may have many sequences. An event for each would use up those of the span.
+  // A request may have many sequences. An event for each would fill the span.
   if (first_token_at_ == Instant::InfiniteFuture()) AddEvent("first_token", now);
   first_token_at_ = std::min(first_token_at_, now);
 }

@@ -16,52 +16,52 @@
 
 namespace lockstep::router {
 
-// What the router notes of one request whose trace is recorded. Becomes one span at the end:
-// phases are events with times, not spans of their own, because they follow each other without
-// overlap; so a request costs one record, and is recorded whole or not at all. Requests that are
-// not recorded have none: every owner holds a pointer that may be null.
+// The record of one request in a trace. It becomes one span at the end. Phases are events of this
+// span, not spans of their own, because they follow each other without overlap. So a request costs
+// one record, and is recorded whole or not at all. Requests that are not recorded have no
+// RequestTrace: every owner holds a pointer that may be null.
 //
-// The threads of a request all write to it: those of its client's connection, and the loops of the
-// replicas that serve it. Safe to use from any thread. After the end, everything is ignored.
+// All threads of a request write to it: the thread of the client's connection and the loops of the
+// replicas that serve it. Safe to use from any thread. After the end, calls do nothing.
 class RequestTrace {
  public:
-  // `span` has its ids, its start and what was known then. `started` is the same moment as its
-  // start.
+  // `span` has its ids, its start and the attributes known so far. `started` is the same moment as
+  // its start.
   RequestTrace(Span span, Instant started, std::shared_ptr<SpanQueue> queue);
   RequestTrace(const RequestTrace&) = delete;
   RequestTrace& operator=(const RequestTrace&) = delete;
-  // Ends the span as cancelled, if nobody has ended it: its client left before there was a call.
+  // If the span was not ended, ends it as cancelled: the client left before there was a call.
   ~RequestTrace();
 
-  // Of the trace, in hexadecimal: for logs.
+  // The trace's id in hexadecimal, for logs.
   const std::string& trace_id() const { return trace_id_; }
 
   // --- from the transport and its calls ---
   void SetName(std::string name);
-  // An attribute that the span has already stays as it is: of several prompts, the first counts.
+  // Attributes that the span already has stay as they are: with several prompts, the first counts.
   void Set(std::vector<SpanAttribute> attributes);
   // A request over HTTP may have several prompts. The span ends with the last call; without
   // SetNumCalls there is one. Call it before any EndCall.
   void SetNumCalls(size_t num_calls);
   // The prompt is encoded, and a replica has the request.
   void OnQueued(size_t num_prompt_tokens, Instant now);
-  // Tokens for the client.
+  // Tokens go to the client.
   void OnTokens(size_t num_tokens);
-  // A sequence ended; `num_tokens` is what its usage says.
+  // A sequence ended. `num_tokens` is the number in its usage.
   void OnFinish(std::string_view reason, size_t num_tokens);
-  // The first failure is the span's.
+  // The span gets the first failure.
   void EndCall(absl::StatusCode code, Instant now);
-  // Ends the span at once, whatever calls are open.
+  // Ends the span at once, even if calls are open.
   void End(absl::StatusCode code, Instant now);
 
   // --- from the loops of replicas ---
   void OnStarted(const std::string& worker, size_t num_cached_tokens, Instant now);
-  // Of a sequence. Only the first call adds an event.
+  // A sequence has its first token. Only the first call adds an event.
   void OnFirstToken(Instant now);
   void OnPreempted(Instant now);
-  // The worker is gone while it ran the request.
+  // The worker was lost while it ran the request.
   void OnWorkerLost(const std::string& worker, Instant now);
-  // The replica of another worker has taken the request over.
+  // The replica of another worker took over the request.
   void OnMoved(const std::string& worker, Instant now);
 
  private:
@@ -86,10 +86,10 @@ class RequestTrace {
   size_t num_prompt_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t num_cached_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t num_tokens_ ABSL_GUARDED_BY(mutex_) = 0;           // generated
-  size_t num_finished_tokens_ ABSL_GUARDED_BY(mutex_) = 0;  // of usages
+  size_t num_finished_tokens_ ABSL_GUARDED_BY(mutex_) = 0;  // as usages count
   int64_t num_preemptions_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::string> finish_reasons_ ABSL_GUARDED_BY(mutex_);
-  // The first of each. Infinite: none yet.
+  // The first moment of each kind. Infinite: none yet.
   Instant queued_at_ ABSL_GUARDED_BY(mutex_) = Instant::InfiniteFuture();
   Instant started_at_ ABSL_GUARDED_BY(mutex_) = Instant::InfiniteFuture();
   Instant first_token_at_ ABSL_GUARDED_BY(mutex_) = Instant::InfiniteFuture();

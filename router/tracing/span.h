@@ -15,7 +15,7 @@ namespace lockstep::router {
 using SpanValue = std::variant<std::string, int64_t, double, std::vector<std::string>>;
 
 struct SpanAttribute {
-  std::string_view key;  // a literal: nobody copies it
+  std::string_view key;  // a literal, never copied
   SpanValue value;
 };
 
@@ -37,7 +37,7 @@ struct Span {
   std::vector<SpanAttribute> attributes;
   std::vector<SpanEvent> events;
   uint32_t num_dropped_events = 0;
-  bool failed = false;  // through no fault of the client's
+  bool failed = false;  // not by a fault of the client
 };
 
 }  // namespace lockstep::router

@@ -9,11 +9,11 @@
 
 namespace lockstep::router {
 
-// Why no collector got a span.
+// Why a span did not reach a collector.
 enum class SpanDrop {
-  kQueueFull,    // too many waited for the collector
+  kQueueFull,    // too many spans waited for the collector
   kUnreachable,  // the collector did not answer, or said that it cannot take spans now
-  kRefused,      // the collector wants no such spans
+  kRefused,      // the collector rejected the spans
   kShutdown,     // the router ended
 };
 

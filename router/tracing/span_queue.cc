@@ -16,7 +16,7 @@ void SpanQueue::Push(Span span) {
     if (spans_.size() >= limits_.max_spans) return metrics_.CountDropped(SpanDrop::kQueueFull);
     if (spans_.empty()) first_at_ = std::chrono::steady_clock::now();
     spans_.push_back(std::move(span));
-    // The exporter sleeps through the spans in between.
+    // The exporter need not wake for the spans in between.
     wakes = spans_.size() == 1 || spans_.size() == limits_.max_batch_spans;
   }
   if (wakes) changed_.NotifyOne();

@@ -14,13 +14,14 @@
 namespace lockstep::router {
 
 // Spans on their way from the threads of requests to the exporter, which takes them in batches.
-// Never blocks a request: what does not fit is dropped and counted. Safe to use from any thread.
+// Never blocks a request: spans that do not fit are dropped and counted. Safe to use from any
+// thread.
 class SpanQueue {
  public:
   struct Limits {
     size_t max_spans = 2048;
     size_t max_batch_spans = 512;
-    absl::Duration max_wait = absl::Seconds(1);  // of a span, for others of its batch
+    absl::Duration max_wait = absl::Seconds(1);  // until a batch is taken although it is not full
   };
   SpanQueue(const Limits& limits, const SpanMetrics& metrics)
       : limits_(limits), metrics_(metrics) {}
@@ -32,9 +33,9 @@ class SpanQueue {
   // is closed. Empty: the queue is closed, and nothing is left.
   std::vector<Span> TakeBatch();
 
-  // What is queued can still be taken. Wakes TakeBatch.
+  // Refuses further spans. Queued spans can still be taken. Wakes TakeBatch.
   void Close();
-  // Drops and counts what is queued.
+  // Drops and counts all queued spans.
   void DropAll();
 
  private:
@@ -47,7 +48,8 @@ class SpanQueue {
   Mutex mutex_;
   CondVar changed_;
   std::deque<Span> spans_ ABSL_GUARDED_BY(mutex_);
-  std::chrono::steady_clock::time_point first_at_ ABSL_GUARDED_BY(mutex_);  // of a queue with spans
+  std::chrono::steady_clock::time_point first_at_ ABSL_GUARDED_BY(mutex_);  // start of the wait for
+                                                                            // a full batch
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

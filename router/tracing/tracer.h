@@ -22,8 +22,8 @@ class Tracer {
   Tracer(double sample_ratio, std::string model, const Clock& clock,
          std::shared_ptr<SpanQueue> queue);
 
-  // Null if the request is not recorded. A request with a parent is recorded if its parent is. The
-  // name is the span's until there is a better one.
+  // Null if the request is not recorded. A request with a parent is recorded if its parent is.
+  // `name` is the span's name until SetName.
   std::shared_ptr<RequestTrace> Begin(const std::optional<TraceContext>& parent, std::string name);
 
  private:

@@ -12,13 +12,13 @@
 
 namespace lockstep::router {
 
-// All that records the requests of a router. Must outlive the server whose requests it records.
+// The parts that record a router's requests. Must outlive the server of these requests.
 struct Tracing {
-  std::shared_ptr<SpanQueue> queue;  // null: no collector was named
-  std::unique_ptr<Tracer> tracer;    // likewise
+  std::shared_ptr<SpanQueue> queue;  // null: no collector is configured
+  std::unique_ptr<Tracer> tracer;    // null: no collector is configured
 
-  // Of a valid configuration. `model` is the name that clients use. Clock and series must outlive
-  // the object.
+  // `config` must be valid. `model` is the name that clients use. Clock and series must outlive the
+  // object.
   static Tracing Start(const TracingConfig& config, const SpanMetrics& metrics,
                        const std::string& model, const Clock& clock) {
     if (!config.enabled()) return {};
@@ -27,8 +27,8 @@ struct Tracing {
             .tracer = std::make_unique<Tracer>(config.sample_ratio, model, clock, queue)};
   }
 
-  // Sends the spans until the exporter's end, which sends what is left (OtlpExporter). End it after
-  // the last request. Null if no collector was named.
+  // Sends spans until the exporter is destroyed, which sends the rest (OtlpExporter). Destroy it
+  // after the last request. Null if no collector is configured.
   std::unique_ptr<OtlpExporter> Export(const TracingConfig& config,
                                        const SpanMetrics& metrics) const {
     if (queue == nullptr) return nullptr;

@@ -9,7 +9,7 @@ absl::Status TracingConfig::Validate() const {
   Violations violations;
   if (enabled()) violations.Merge(ParseAddress(endpoint).status(), "otlp_endpoint: ");
   violations.Merge(tls.Validate(), "otlp_tls: ");
-  // NaN is outside as well.
+  // Also refuses NaN.
   violations.Require(sample_ratio >= 0 && sample_ratio <= 1,
                      "trace_sample_ratio: must be from 0 to 1");
   violations.Require(!service_name.empty() && service_name.size() <= 256,

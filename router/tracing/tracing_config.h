@@ -11,7 +11,7 @@
 
 namespace lockstep::router {
 
-// Where spans go, and which.
+// Where spans are sent, and which requests are recorded.
 struct TracingConfig {
   std::string endpoint;     // host:port of an OTLP collector (gRPC); empty: nothing is recorded
   TlsClientFiles tls;       // none: plaintext
@@ -19,12 +19,12 @@ struct TracingConfig {
   std::string service_name = "lockstep-router";
   SpanQueue::Limits queue;
   absl::Duration export_timeout = absl::Seconds(10);  // of one call
-  // While the collector cannot take a batch, it is sent again after pauses that double, from the
-  // first to the last.
+  // If the collector cannot take a batch, it is sent again, at most max_attempts times in all. The
+  // pauses double from min_backoff to max_backoff.
   uint32_t max_attempts = 5;
   absl::Duration min_backoff = absl::Seconds(1);
   absl::Duration max_backoff = absl::Seconds(10);
-  absl::Duration flush_grace = absl::Seconds(5);  // for what is left when the router ends
+  absl::Duration flush_grace = absl::Seconds(5);  // to send queued spans when the router ends
 
   bool enabled() const { return !endpoint.empty(); }
   absl::Status Validate() const;  // every violation at once

@@ -48,7 +48,7 @@ class CircuitBreaker {
     first_result_at_ = std::min(first_result_at_, now);
     if (now - first_result_at_ >= kProof) num_failures_ = 0;
   }
-  // Call for a refused step, or for a step in which every row that ran failed. `count`: 1, or the
+  // Call for a refused step, or for a step with no row that ran without failing. `count`: 1, or the
   // number of requests that failed. Several failed rows of one request are one fault, so that no
   // client can break the circuit with one request. Returns true if the worker must be given up.
   bool OnFaults(uint32_t count) {

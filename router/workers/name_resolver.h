@@ -15,7 +15,7 @@ class NameResolver {
   virtual absl::StatusOr<std::vector<std::string>> Resolve(const std::string& host) = 0;
 };
 
-// The system's resolver: DNS, /etc/hosts, or whatever else the system is told to ask. If a host has
+// The system's resolver: DNS, /etc/hosts, and other configured sources. If a host has
 // IPv4 and IPv6 addresses, returns only the IPv4 ones, because both lead to the same workers.
 class SystemResolver final : public NameResolver {
  public:

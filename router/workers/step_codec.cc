@@ -315,7 +315,7 @@ class ResultDecoder {
       RowOutcome& row = Row(error.slot());
       if (!row.error.ok()) return Repeated("errors", i, error.slot());
       LOCKSTEP_ASSIGN_OR_RETURN(const absl::StatusCode code, DecodeCode("errors", error.code()));
-      // INTERNAL whatever code the worker gave: the request was checked, so the client did nothing
+      // INTERNAL for every code of the worker: the request was checked, so the client did nothing
       // wrong.
       row.error = Internal("the worker failed this sequence with {}: {}",
                            absl::StatusCodeToString(code), QuoteWorker(error.message()));

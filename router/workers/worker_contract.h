@@ -49,7 +49,7 @@ struct WorkerBits {
 WorkerBits BitsOf(const worker::v1::DescribeResponse& description);
 
 // FAILED_PRECONDITION names every field that does not fit, its value, and the expected value. A
-// worker whose model came without a tokenizer announces tokenizer fingerprint 0, which always fits.
+// worker without a tokenizer file announces tokenizer fingerprint 0, which always fits.
 absl::Status CheckDescription(const worker::v1::DescribeResponse& description,
                               const ExpectedModel& expected);
 

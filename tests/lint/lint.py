@@ -10,6 +10,7 @@ import argparse
 import pathlib
 import sys
 
+import comment_checks
 import repository_checks
 import results_checks
 import source_checks
@@ -21,6 +22,7 @@ CHECKS = {
     "constructs": source_checks.check_constructs,
     "sizes": source_checks.check_sizes,
     "kept": source_checks.check_kept,
+    "voice": comment_checks.check_voice,
     "built": None,  # needs the build folder as well
     "layout": repository_checks.check_layout,
     "commits": repository_checks.check_commits,

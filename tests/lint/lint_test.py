@@ -8,6 +8,7 @@ import tempfile
 import unittest
 import unittest.mock
 
+import comment_checks
 import programs
 import repository_checks
 import results_checks
@@ -328,6 +329,37 @@ class SizesTest(LintTest):
         self.plant("common/a.cc", "namespace x {\nnamespace {\n\nstruct S {\n  int a;\n};\n" + "\nvoid F(int a) {\n"
                    "  if (a) {\n    G();\n  }\n}\n" * 20 + "\n}  // namespace\n}  // namespace x\n")
         self.assert_clean(source_checks.check_sizes)
+
+
+class VoiceTest(LintTest):
+    PLAIN = "// Closes the socket.\n\n"
+
+    def test_finds_a_room_with_too_many_riddles(self):
+        self.plant("router/http/a.h", self.PLAIN * 97 + "void F();  // whoever comes\n")
+        self.plant("router/http/b/c.cc", "// Closes the one\n// that waits.\n")
+        self.assert_clean(comment_checks.check_voice)
+        self.plant("router/http/d.cc", "\n// Nobody reads it.\n")
+        self.assert_finds(comment_checks.check_voice, "router/http:0: error: 3 riddling words in 101 comment lines",
+                          'router/http/a.h:195 "whoever", router/http/b/c.cc:1 "the one that", router/http/d.cc:2')
+
+    def test_each_room_counts_for_itself(self):
+        self.plant("router/http/a.h", self.PLAIN * 500)
+        for path, room in (("router/main.cc", "router"), ("router/core/kv/pool.h", "router/core")):
+            with self.subTest(path=path):
+                target = self.plant(path, self.PLAIN * 40 + "// Whatever comes.\n")
+                self.assert_finds(comment_checks.check_voice, f"{room}:0: error: 1 riddling words in 41 comment lines")
+                target.unlink()
+
+    def test_counts_comments_only(self):
+        self.plant("router/a.cc", 'f("// whoever");\nf(R"(// whoever\n// whom)");\nint nobody;\n// Plain.\n')
+        self.plant("worker/a.cc", "// Whoever comes.\n")
+        self.assert_clean(comment_checks.check_voice)
+
+    def test_the_end_of_a_namespace_is_no_comment(self):
+        self.plant("router/a.cc", self.PLAIN * 49 + "// Whom?\n" + "}  // namespace\n}  // namespace x\n")
+        self.assert_clean(comment_checks.check_voice)
+        self.plant("router/a.cc", self.PLAIN * 48 + "// Whom?\n" + "}  // namespace\n}  // namespace x\n")
+        self.assert_finds(comment_checks.check_voice, "in 49 comment lines")
 
 
 class BuiltTest(LintTest):

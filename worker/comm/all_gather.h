@@ -6,8 +6,8 @@
 
 namespace lockstep::worker {
 
-// A matrix whose columns the ranks of a group computed: rank r has columns
-// [r, r + 1) * num_columns / degree.
+// A matrix with columns that the ranks of a group computed: rank r has columns [r, r + 1) *
+// num_columns / degree.
 struct AllGatherParams {
   const kernels::BFloat16* columns = nullptr;  // [num_rows, num_columns / degree], of this rank
   kernels::BFloat16* output = nullptr;         // [num_rows, num_columns]

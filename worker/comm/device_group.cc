@@ -23,7 +23,7 @@ absl::Status EnablePeer(int device, int peer) {
   }
   const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
   if (error == cudaErrorPeerAccessAlreadyEnabled) {
-    cudaGetLastError();  // it would come back with the next launch
+    cudaGetLastError();  // would be reported by the next launch
     return absl::OkStatus();
   }
   return kernels::CudaStatus(error, "cudaDeviceEnablePeerAccess");

@@ -16,7 +16,7 @@
 
 namespace lockstep::worker {
 
-// A matrix whose columns the ranks of a group computed, of any element type.
+// A matrix of any element type, with columns that the ranks of a group computed.
 struct DeviceColumns {
   const void* columns = nullptr;  // [num_rows, row_bytes], of this rank
   void* output = nullptr;         // [num_rows, degree * row_bytes]
@@ -24,19 +24,21 @@ struct DeviceColumns {
   int64_t row_bytes = 0;  // of one rank's columns, a multiple of 16
 };
 
-// Whether two ranks have the same device, as only in tests.
+// True if two ranks have the same device, which happens only in tests.
 bool ShareADevice(const std::vector<int>& devices);
 
-// The exchange of a tensor-parallel group on the GPUs of this machine. Owns the memory for what
-// ranks push and post. It only enqueues, and moves bytes: it cannot change a result. Different
+// The exchange of a tensor-parallel group on the GPUs of this machine. Owns the memory for pushed
+// and posted data. It only enqueues work and moves bytes, so it cannot change a result. Different
 // ranks may call it at the same time. Must outlive the work on the ranks' streams.
 class DeviceGroup {
  public:
   struct Options {
     std::vector<int> devices;  // of each rank; only tests list one twice
-    // Of a rank's columns, see kernels::ExchangeGroup; none: kMaxPushedBytes of all ranks together.
+    // For a rank's columns, see kernels::ExchangeGroup. None: kMaxPushedBytes for all ranks
+    // together.
     std::optional<int64_t> max_push_bytes = std::nullopt;
-    // A rank that waits longer for another one ends its kernel with an error, and the process ends.
+    // If a rank waits longer for another rank, it ends its kernel with an error, and the process
+    // ends.
     std::chrono::nanoseconds hung_after = std::chrono::seconds(3);
   };
 
@@ -54,22 +56,23 @@ class DeviceGroup {
   int degree() const { return static_cast<int>(memories_.size()); }
   int64_t memory_bytes() const;  // of one rank
 
-  // Every rank calls this with equal sizes, as often and in the same order, for a stream of its
-  // own. The next kernel may write to `columns` again. Peers store to `output`, so it is memory of
-  // cudaMalloc.
+  // Every rank must call this with equal sizes, equally often and in the same order, on its own
+  // stream. The next kernel may write to `columns` again. Peers write to `output`, so it must be
+  // memory of cudaMalloc.
   absl::Status AllGather(int rank, const kernels::CudaStream& stream, const DeviceColumns& params);
 
-  // AllGather of `columns`, [norm.num_rows, norm.size / degree], and the norm with what was
-  // gathered as its delta, as one kernel. False, and nothing is enqueued, for sizes for which there
-  // is no such kernel; so for all ranks or for none.
+  // AllGather of `columns`, [norm.num_rows, norm.size / degree], and the norm with the gathered
+  // matrix as its delta, as one kernel. Returns false and enqueues nothing if there is no such
+  // kernel for these sizes. The answer is the same for all ranks.
   absl::StatusOr<bool> GatherRmsNorm(int rank, const kernels::CudaStream& stream,
                                      const kernels::BFloat16* columns,
                                      const kernels::RmsNormParams& norm);
 
-  // After an error of a device: which rank waited for which one in vain. Empty if none did.
+  // After an error of a device: names the rank that waited too long and the rank that did not come.
+  // Empty if none waited too long.
   std::string HangReport() const;
 
-  // For tests: the group as one rank's kernels see it.
+  // For tests: the group as the kernels of one rank see it.
   kernels::ExchangeGroup View(int rank) const;
 
  private:

@@ -8,8 +8,8 @@ namespace lockstep::worker {
 namespace {
 
 constexpr std::chrono::nanoseconds kForever = std::chrono::nanoseconds::max();
-// A process that was stopped for long finds its time over when it goes on. Its other threads then
-// need a moment.
+// A process that was suspended finds its time over when it continues. Its other threads then need a
+// moment.
 constexpr std::chrono::seconds kGrace{1};
 
 }  // namespace
@@ -57,7 +57,7 @@ void RankTeam::ServeRank(int rank) {
   }
 }
 
-// Returns false once the time has passed. What `done` reads changes before a call of Announce.
+// Returns false after the time has passed. The data that `done` reads must change before Announce.
 template <typename Condition>
 bool RankTeam::Await(Condition done, std::chrono::nanoseconds patience) {
   if (SpinBriefly(done)) return true;
@@ -77,8 +77,8 @@ bool RankTeam::Await(Condition done, std::chrono::nanoseconds patience) {
   return is_done;
 }
 
-// Sequentially consistent, like the waiting thread's increment of num_sleeping_ and its next look
-// at the condition. So either this thread sees that the other one sleeps, or that one sees the
+// Sequentially consistent, like the waiting thread's increment of num_sleeping_ and its next check
+// of the condition. So either this thread sees that the other one sleeps, or the other one sees the
 // change.
 void RankTeam::Announce() {
   if (num_sleeping_.load() == 0) return;

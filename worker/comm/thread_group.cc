@@ -8,8 +8,8 @@
 namespace lockstep::worker {
 namespace {
 
-// A process that was stopped for long, as a container may be, finds its time over when it goes on.
-// The other ranks then need a moment to come.
+// A process that was suspended, such as a paused container, finds its time over when it continues.
+// The other ranks then need a moment.
 constexpr std::chrono::seconds kLastWait{1};
 
 }  // namespace
@@ -27,7 +27,7 @@ void ThreadGroup::AllGather(int rank, const AllGatherParams& params) {
   Post(rank, params);
   const int64_t share = params.num_columns / degree_;
   for (int turn = 0; turn < degree_; ++turn) {
-    // Its own columns first: the others may still be on their way.
+    // Its own columns first: the others may not have arrived yet.
     const int peer = (rank + turn) % degree_;
     const AllGatherParams& post = Await(rank, peer, call);
     for (int64_t row = 0; row < params.num_rows; ++row) {
@@ -41,8 +41,9 @@ void ThreadGroup::Post(int rank, const AllGatherParams& params) {
   Member& self = members_[static_cast<size_t>(rank)];
   const uint64_t call = self.num_posted.load(std::memory_order_relaxed);
   self.posts[call % 2] = params;
-  // Sequentially consistent, like the waiting thread's increment of num_sleeping_ and its last look
-  // at num_posted. So either this thread sees that the other sleeps, or the other sees the post.
+  // Sequentially consistent, like the waiting thread's increment of num_sleeping_ and its last
+  // check of num_posted. So either this thread sees that the other one sleeps, or the other one
+  // sees the post.
   self.num_posted.store(call + 1);
   if (num_sleeping_.load() == 0) return;
   MutexLock lock(mutex_);

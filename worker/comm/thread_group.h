@@ -10,34 +10,33 @@
 
 namespace lockstep::worker {
 
-// The exchange of a tensor-parallel group whose ranks run in threads of this process. It moves
-// bytes and adds nothing up, so it cannot change a result. Different ranks may call it at the same
-// time.
+// The exchange of a tensor-parallel group with ranks in threads of this process. It moves bytes and
+// adds nothing up, so it cannot change a result. Different ranks may call it at the same time.
 class ThreadGroup {
  public:
-  // If a rank waits longer than `hung_after` for another one, the process dies: a group that lost a
-  // rank cannot go on, and the router serves its requests elsewhere.
+  // If a rank waits longer than `hung_after` for another rank, the process dies: a group without
+  // one of its ranks cannot continue, and the router serves its requests elsewhere.
   ThreadGroup(int degree, std::chrono::nanoseconds hung_after);
   ThreadGroup(const ThreadGroup&) = delete;
   ThreadGroup& operator=(const ThreadGroup&) = delete;
 
-  // Every rank calls this with equal sizes, as often and in the same order. Writes the columns of
-  // all ranks to `output`.
+  // Every rank must call this with equal sizes, equally often and in the same order. Writes the
+  // columns of all ranks to `output`.
   //
   // The other ranks may read `columns` until this rank's next call has returned. So two buffers
-  // must take turns: dies if a call has the `columns` of the call before.
+  // must take turns: dies if two calls in a row have the same `columns`.
   void AllGather(int rank, const AllGatherParams& params);
 
  private:
-  // What a rank shows to the others. A call and the next one use different posts: a rank writes a
-  // post again only when all have read it, because all have come to the call between.
+  // The data that a rank shows to the others. A call and the next one use different posts. A rank
+  // writes a post again only after the call between, and by then all ranks have read it.
   struct alignas(64) Member {
     AllGatherParams posts[2];
     std::atomic<uint64_t> num_posted{0};  // calls that the rank has begun
   };
 
   void Post(int rank, const AllGatherParams& params);
-  // The post of `peer` that belongs to call number `call` of `rank`, once it is there.
+  // Waits for the post of `peer` that belongs to call number `call` of `rank`.
   const AllGatherParams& Await(int rank, int peer, uint64_t call);
 
   const int degree_;

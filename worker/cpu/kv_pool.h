@@ -15,9 +15,8 @@
 
 namespace lockstep::worker {
 
-// Owns the bytes of the paged KV cache: a pool for each KV group, and in it one layer behind the
-// other. Only the router knows which sequence uses which block. A block keeps what was last written
-// to it.
+// Owns the bytes of the paged KV cache: a pool for each KV group, with one layer after the other.
+// Only the router knows which sequence uses which block. A block keeps its last contents.
 class CpuKvPool {
  public:
   // `infos` has the number of blocks of each group.

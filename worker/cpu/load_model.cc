@@ -22,7 +22,7 @@ namespace {
 
 using kernels::InstructionSet;
 
-// Raised whenever a kernel may give other bits than before for the same input.
+// Raise this whenever a kernel may give other bits than before for the same input.
 constexpr uint64_t kKernelVersion = 2;
 constexpr uint64_t kKernelConstants[] = {kKernelVersion, kernels::kKeyTile,
                                          kernels::kAttentionSplitKeys};
@@ -50,8 +50,8 @@ absl::StatusOr<InstructionSet> ChooseInstructionSet(const ModelOptions& options)
   return *options.instruction_set;
 }
 
-// Weights in bf16 that the caches of a processor may hold. Beside these, decoding takes longer than
-// reading, for several rows at least.
+// Weights in bf16 that a processor's caches may hold. With more weights, decoding takes longer than
+// reading them, at least for several rows.
 constexpr uint64_t kMaxCachedWeights = uint64_t{256} << 20;
 
 bool PacksWeights(const WeightSource& source, const ModelOptions& options,

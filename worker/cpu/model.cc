@@ -13,8 +13,8 @@ namespace {
 
 using kernels::kKvBlockTokens;
 
-// A rank that waits longer than this for another one ends the process. Ranks do equal work between
-// two exchanges, so they differ by what other programs take from them.
+// A rank that waits longer than this for another rank ends the process. Ranks do equal work between
+// two exchanges, so they differ only by the time that other programs take from them.
 constexpr std::chrono::seconds kRankHungAfter{60};
 
 class CpuOps final : public StreamOps<kernels::Stream> {
@@ -52,7 +52,7 @@ class CpuOps final : public StreamOps<kernels::Stream> {
   const size_t num_sequences_;
 };
 
-// Of a window's block table, reads only the entries of the row's own tokens.
+// If there is a window, reads only the block table entries of the row's own tokens.
 void StageInputs(const ForwardBatch& batch, Workspace& workspace) {
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const ForwardRow& row = batch.rows[i];

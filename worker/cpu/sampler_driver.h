@@ -32,7 +32,7 @@ class SamplerDriver {
  private:
   kernels::SampleWorkspace workspace_;
   std::vector<kernels::ScoredToken> best_;
-  std::vector<float> raw_;  // logits as the model gave them
+  std::vector<float> raw_;  // unchanged logits of the model
 };
 
 }  // namespace lockstep::worker

@@ -110,7 +110,7 @@ void CpuStepRunner::StartRow(SlotId slot, uint32_t num_tokens, uint32_t draft_li
 
 void CpuStepRunner::Draft() {
   if (drafter_ == nullptr) return;
-  // Rows share what is left of one pass: drafts never cause another one.
+  // Rows share the room left in one pass: drafts never cause another pass.
   size_t num_tokens = 0;
   for (size_t i = 0; i < num_rows_; ++i) num_tokens += rows_[i].num_left;
   size_t num_logits = num_rows_;
@@ -164,8 +164,8 @@ void CpuStepRunner::PassAndChoose(v1::StepResult* result) {
   builder_.Clear();
 }
 
-// The last known token of a slot counts as computed once a token is chosen from its logits. So a
-// row that waits computes it again.
+// A slot's last known token counts as computed only when a token is chosen from its logits. So a
+// waiting row computes it again.
 void CpuStepRunner::Pass() {
   const ForwardBatch batch = builder_.batch();
   model_.Forward(batch, {logits_.get(), batch.logits_tokens.size() * bounds().vocab_size});

@@ -20,7 +20,7 @@
 
 namespace lockstep::worker {
 
-// The logits from which a token is about to be sampled, for tests that check bits.
+// The logits for the next sampled token, for tests that check bits.
 struct LogitsObservation {
   SlotId slot = 0;
   uint32_t position = 0;          // of the token being sampled
@@ -38,8 +38,8 @@ struct LogitsObservation {
 // Draft, pass and choose repeat for each decode iteration. Owns the mirror and the logits buffer.
 class CpuStepRunner final : public StepRunner {
  public:
-  // `model` outlives the runner, and so does `drafter`. `limits` must fit the model. Without a
-  // drafter the runner announces no drafts, whatever `limits` say.
+  // `model` and `drafter` must outlive the runner. `limits` must fit the model. Without a drafter
+  // the runner announces no drafts, for any `limits`.
   CpuStepRunner(ForwardModel& model, const ExecutorLimits& limits, uint64_t incarnation,
                 Drafter* drafter = nullptr);
 
@@ -57,13 +57,14 @@ class CpuStepRunner final : public StepRunner {
   void set_logits_observer(std::function<void(const LogitsObservation&)> observer) {
     observer_ = std::move(observer);
   }
-  // May a token be chosen for this position of the slot now? Otherwise the row waits: it keeps no
-  // token from there on, and a later step computes its last token again. Nobody waits by default.
+  // True if a token may be chosen for this position of the slot now. Otherwise the row waits: it
+  // keeps no token from there on, and a later step computes its last token again. By default no row
+  // waits.
   using MayChoose = std::function<bool(SlotId slot, uint32_t position)>;
   void set_may_choose(MayChoose may_choose) { may_choose_ = std::move(may_choose); }
 
  private:
-  // Of one row of the step being executed.
+  // The state of one row of the current step.
   struct RowState : RowResult {
     uint32_t num_left = 0;  // tokens still to compute in this iteration
     uint32_t draft_limit = 0;
@@ -75,16 +76,15 @@ class CpuStepRunner final : public StepRunner {
   bool Prepare(const v1::StepRequest& step, v1::StepResult* result);
   void StartRow(SlotId slot, uint32_t num_tokens, uint32_t draft_limit);
   void Draft();
-  // What a pass computes already.
+  // The room that a pass has used so far.
   struct PassUse {
     size_t num_tokens = 0;
     size_t num_logits = 0;
   };
-  // Drafts as many tokens as the row's limit, the end of its slot's text and the pass have room
-  // for.
+  // Drafts as many tokens as the row's limit, the end of its slot's text and the pass allow.
   void DraftRow(RowState& row, const PassUse& use);
-  // Passes and choices until every row's tokens are computed once. One pass is enough unless the
-  // model has too little room.
+  // Runs passes and choices until every row's tokens are computed once. One pass is enough unless
+  // the model has too little room.
   void RunRows(v1::StepResult* result);
   void PassAndChoose(v1::StepResult* result);
   void Pass();
@@ -98,9 +98,9 @@ class CpuStepRunner final : public StepRunner {
                                    v1::StepResult* result);
 
   ForwardModel& model_;
-  Drafter* const drafter_;  // null: it drafts nothing
+  Drafter* const drafter_;  // null: no drafts
   StepMirror mirror_;
-  SlotTable& table_;  // the mirror's
+  SlotTable& table_;  // part of mirror_
   BatchBuilder builder_;
   SamplerDriver sampler_;
   std::unique_ptr<float[]> logits_;  // [max_logits_rows, vocab_size]

@@ -27,22 +27,22 @@ struct FusedBatch {
 // bits of RunDecoderPass. The model chooses it before the inputs of the pass are prepared.
 class FusedPass {
  public:
-  // Decides for which rows the pass is used. `plan` has one kind of layers. `rank`: a model in one
-  // piece, or nothing is fused.
+  // Decides how many rows use the pass. `plan` must have one kind of layers. If several ranks share
+  // the model, nothing is fused.
   absl::Status Choose(const ModelOptions& options, const ModelPlan& plan, const TensorRank& rank,
                       const kernels::CudaStream& stream);
   bool is_used() const { return max_rows_ > 0; }
-  // The memory that it keeps between passes, zero at first.
+  // Takes the memory that is kept between passes, zero at first.
   void TakeMemory(int64_t max_context_tokens, Arena& arena);
-  // Tells the kernel where weights and KV cache lie. Does nothing if the pass is not used.
+  // Passes the places of weights and KV cache to the kernel. Does nothing if the pass is not used.
   absl::Status Upload(const ModelWeights& weights, const CudaKvPool& kv_pool,
                       const kernels::CudaStream& stream);
 
-  // Whether decode rows with up to so many keys each run in it.
+  // True if decode rows with up to `keys` keys each run in this pass.
   bool Takes(int64_t num_rows, int64_t keys) const {
     return num_rows <= max_rows_ && num_rows * keys <= max_keys_;
   }
-  // The first kernel that it enqueues lets no other start before it has waited for its predecessor.
+  // Its first kernel lets no other kernel start before it has waited for its predecessor.
   absl::Status Run(const PassContext& context, StreamOps<kernels::CudaStream>& ops,
                    const FusedBatch& batch, const LogitsColumns& logits);
 

@@ -70,18 +70,18 @@ class CudaModel {
   // longer than rank 0.
   void OnRanks(absl::FunctionRef<void(int)> body,
                std::chrono::nanoseconds hung_after = std::chrono::seconds(3));
-  // After an error of a device: ": " and which rank waited for which one in vain. Empty if none
-  // did.
+  // After an error of a device: ": ", the rank that waited too long and the rank that did not come.
+  // Empty if none waited too long.
   std::string HangReport() const;
-  // Ends the process if the status is an error, and says which rank hangs if one does. The device
-  // is lost then, or a launch was malformed, and nothing can be rescued here. The router resumes
-  // every sequence on another replica.
+  // If the status is an error, names a hanging rank, if any, and ends the process. The device is
+  // lost then, or a launch was malformed, and nothing can be rescued here. The router resumes every
+  // sequence on another replica.
   void ExpectOk(const absl::Status& status) const;
 
   // Inputs, layers, logits. The batch has been checked.
   absl::Status Enqueue(const CudaBatch& batch);
 
-  // Known only once the model has run its probe.
+  // Call after the model has run its probe.
   void set_numerics_id(uint64_t id);
   // How many passes were enqueued, or captured, with all layers in one kernel.
   uint64_t num_fused_passes() const;

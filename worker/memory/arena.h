@@ -10,8 +10,8 @@
 
 namespace lockstep::worker {
 
-// Typed pieces of one stretch of memory, each aligned to 256 bytes. The same code runs twice:
-// before the commit, Take only adds up sizes and returns null. After the commit, Take hands out
+// Typed pieces of one stretch of memory, each aligned to 256 bytes. The same code runs twice.
+// Before the commit, Take only adds up sizes and returns null. After the commit, Take returns
 // memory.
 class Arena {
  public:
@@ -29,7 +29,7 @@ class Arena {
   // Bytes taken so far, since the commit if there was one.
   size_t used_bytes() const { return used_bytes_; }
 
-  // Maps zeroed host memory. RESOURCE_EXHAUSTED naming the size.
+  // Maps zeroed host memory. RESOURCE_EXHAUSTED names the size.
   absl::Status Commit() {
     auto buffer = PageBuffer::Allocate(used_bytes_);
     if (!buffer.ok()) return buffer.status();
@@ -37,8 +37,8 @@ class Arena {
     CommitTo(buffer_.bytes().data());
     return absl::OkStatus();
   }
-  // Hands out `memory` from now on. It must have used_bytes() bytes and outlive the pieces. It may
-  // be a device's.
+  // Uses `memory` from now on. It must have used_bytes() bytes and outlive the pieces. It may be
+  // device memory.
   void CommitTo(std::byte* memory) {
     memory_ = memory;
     size_bytes_ = used_bytes_;

@@ -17,7 +17,7 @@ absl::StatusOr<PageBuffer> PageBuffer::Allocate(size_t size_bytes) {
   if (address == MAP_FAILED) {
     return ResourceExhausted("cannot map {} bytes of memory: {}", size_bytes, std::strerror(errno));
   }
-  // Only advice: a system without huge pages serves the same, a little slower.
+  // Only a hint: without huge pages everything works, a little slower.
   madvise(address, size_bytes, MADV_HUGEPAGE);
   return PageBuffer({static_cast<std::byte*>(address), size_bytes});
 }

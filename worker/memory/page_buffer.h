@@ -7,11 +7,11 @@
 
 namespace lockstep::worker {
 
-// Anonymous zeroed memory in whole pages, huge ones where the system grants them. Pages are backed
-// when first touched. Owns the mapping. A move leaves the bytes where they are.
+// Anonymous zeroed memory in whole pages, huge ones if the system grants them. Pages are backed
+// when first touched. Owns the mapping. A move does not change the address of the bytes.
 class PageBuffer {
  public:
-  // RESOURCE_EXHAUSTED naming the size.
+  // RESOURCE_EXHAUSTED names the size.
   static absl::StatusOr<PageBuffer> Allocate(size_t size_bytes);
 
   PageBuffer() = default;

@@ -17,7 +17,7 @@ absl::Status RunDecoderPass(const PassContext& context, DecoderOps& ops, const P
     const Layer layer = flow.LayerAt(i);
     LOCKSTEP_RETURN_IF_ERROR(Normalize(flow, layer.weights[LayerPart::kAttentionNorm]));
     LOCKSTEP_RETURN_IF_ERROR(AppendKeysAndValues(flow, layer));
-    // Behind the last keys and values, only rows whose logits are wanted are computed.
+    // After the last keys and values, only rows with wanted logits are computed.
     const bool is_last = i + 1 == num_layers;
     if (is_last && batch.num_logits_rows == 0) return absl::OkStatus();
     LOCKSTEP_RETURN_IF_ERROR(Attend(flow, layer));

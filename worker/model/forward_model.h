@@ -33,7 +33,7 @@ struct MemoryUse {
   uint64_t workspace_bytes = 0;  // intermediate values of a step, and state of slots
 };
 
-// Layers whose KV lies in one pool.
+// Layers that keep their KV in one pool.
 struct KvGroupInfo {
   uint32_t num_blocks = 0;
   uint32_t window_tokens = 0;  // a token reads itself and the window_tokens - 1 before it; 0: all
@@ -46,7 +46,7 @@ struct KvGroupInfo {
   }
 };
 
-// What the executor must know of a model and its KV pools.
+// The executor's facts about a model and its KV pools.
 struct ForwardModelInfo {
   std::string model_id;
   uint32_t vocab_size = 0;

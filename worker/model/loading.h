@@ -23,7 +23,7 @@
 // The part of loading a model that all backends share. A backend adds memory, upload and kernels.
 namespace lockstep::worker {
 
-// How matrices that a file has as codes are kept. It changes no bit.
+// How to keep matrices that the file stores as codes. Changes no bit.
 enum class WeightForm {
   kAuto,     // packed, unless bf16 is faster
   kPacked,   // packed, where the backend has storage for the codes
@@ -56,9 +56,9 @@ struct ModelOptions {
   MakePackedWeights make_packed_weights = nullptr;
   bool random_weights = false;  // config.json alone; seeded random numbers in place of tensors
   uint64_t random_seed = 1;
-  // Random matrices are such codes, whatever the configuration says. For benchmarks and tests.
+  // Random matrices have these codes, for any configuration. For benchmarks and tests.
   std::optional<RandomCodes> random_codes = std::nullopt;
-  // CPU: takes the place of the processor's best instruction set.
+  // CPU: used instead of the processor's best instruction set.
   std::optional<kernels::InstructionSet> instruction_set = std::nullopt;
   // Refuse to serve if a row's bits depend on its batch mates. Only tests turn this off: they plant
   // this fault, to see that the schedule-invariance test finds it too. Without the check products
@@ -73,9 +73,9 @@ struct ModelOptions {
   bool fuse_activation = true;
   // CUDA: exchange columns of few rows in the kernel of the norm that needs them. Changes no bit.
   bool fuse_exchange = true;
-  bool overlap_launches = true;  // CUDA: start each kernel while the one before it drains
-  // CUDA: kernels share their work out among at most so many multiprocessors. Only tests set this,
-  // to stand for smaller devices. At least 1. Changes no bit.
+  bool overlap_launches = true;  // CUDA: start each kernel while its predecessor drains
+  // CUDA: the number of multiprocessors that kernels use at most. Only tests set this, to simulate
+  // smaller devices. At least 1. Changes no bit.
   int max_multiprocessors = std::numeric_limits<int>::max();
   // Called from one thread at a time with "weights" or "self-check" and the share that is done,
   // from 0 to 1.

@@ -14,11 +14,11 @@ namespace lockstep::worker {
 // Overwrites the first KV blocks of all groups.
 uint64_t ProbeHash(ForwardModel& model);
 
-// Runs a prompt in one step, in two steps, and with its last tokens one by one. It is the same
-// prompt, or one that is longer than `window_tokens`, the shortest window of a layer, if a step and
-// the pools have the room. 0: no layer has a window. INTERNAL if the logits after the last token do
-// not have the same bits each time. INVALID_ARGUMENT if one of them is no finite number, because
-// such a model can answer nothing.
+// Runs a prompt in one step, in two steps, and with its last tokens one by one. If `window_tokens`,
+// the shortest window of a layer, is not 0, the prompt is longer than the window, as far as a step
+// and the pools have room. INTERNAL if the logits after the last token do not have the same bits
+// each time. INVALID_ARGUMENT if one of them is not finite, because such a model can answer
+// nothing.
 absl::Status CheckProbeSchedules(ForwardModel& model, int64_t window_tokens = 0);
 
 // Hash of the whole tables. The probe is not enough here: it sees only the first positions, and the

@@ -150,7 +150,7 @@ void ConnectionAcceptor::Run() {
 bool ConnectionAcceptor::AcceptFrom(int listener) {
   const int accepted = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (accepted < 0) {
-    // Any other error belongs to one connection that has already gone.
+    // Any other error belongs to one connection that has ended already.
     return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
   }
   if (!HasRoom()) {

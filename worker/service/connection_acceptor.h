@@ -15,9 +15,9 @@
 
 namespace lockstep::worker {
 
-// The listening sockets of a worker, and the thread ("accept") that takes their connections. If
-// descriptors run out, it goes on once there are some again. Hands every connection to its owner,
-// and the owner closes it. Closes connections above the bound at once. Knows nothing of the
+// The listening sockets of a worker and the thread ("accept") that accepts connections. If
+// descriptors run out, it continues when there are free ones again. Passes every connection to its
+// owner, and the owner closes it. Closes connections above the limit at once. Knows nothing of the
 // protocol.
 class ConnectionAcceptor {
  public:
@@ -31,14 +31,14 @@ class ConnectionAcceptor {
   ConnectionAcceptor& operator=(const ConnectionAcceptor&) = delete;
   ~ConnectionAcceptor();  // stops
 
-  uint16_t port() const { return port_; }  // as bound; 0 for a unix socket
+  uint16_t port() const { return port_; }  // the bound port; 0 for a unix socket
 
   void Start(OnConnection on_connection);
-  // After it returns, no more connections are handed over.
+  // After this returns, no more connections are passed on.
   void Stop();
 
  private:
-  // The inode tells a socket from a later one with the same descriptor.
+  // The inode distinguishes a socket from a later one with the same descriptor.
   struct Connection {
     int descriptor;
     ino_t inode;
@@ -50,7 +50,7 @@ class ConnectionAcceptor {
   void Run();
   // False if descriptors or memory have run out.
   bool AcceptFrom(int listener);
-  // Whether one more connection may be open. At the bound, first forgets connections that have
+  // True if one more connection may be open. At the limit, first forgets connections that have
   // ended.
   bool HasRoom();
 

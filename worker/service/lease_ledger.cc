@@ -6,7 +6,7 @@
 namespace lockstep::worker {
 namespace {
 
-// A claim carries an epoch, the claim and nothing else.
+// True if the message has an epoch and a claim and nothing else.
 bool StandsAlone(const v1::StepRequest& message) {
   v1::StepRequest bare;
   bare.set_epoch(message.epoch());

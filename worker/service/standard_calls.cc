@@ -69,8 +69,7 @@ void StandardCalls::OnMessage(OpenCall& call, const std::string& bytes) {
 void StandardCalls::Reflect(OpenCall& call, const std::string& bytes) {
   standard::ReflectionRequest request;
   if (!request.ParseFromString(bytes)) return call.connection->Finish(call.id, Unparsed());
-  // The next question is taken once the answer has left. So answers that nobody reads do not add
-  // up.
+  // The next question is taken after the answer has left, so that unread answers do not pile up.
   const bool unread = call.connection->has_unsent();
   if (unread) return call.connection->Finish(call.id, ResourceExhausted("answers are not read"));
   call.connection->Send(

@@ -14,19 +14,19 @@
 
 namespace lockstep::worker {
 
-// What every server of gRPC answers: grpc.health.v1.Health, and grpc.reflection.v1 and v1alpha. The
+// The calls of every gRPC server: grpc.health.v1.Health, and grpc.reflection.v1 and v1alpha. The
 // health of "" is serving while the worker lives. Lives on the service thread.
 class StandardCalls {
  public:
-  // `service`: whose health is `serving()`.
+  // `serving()` is the health of `service`.
   StandardCalls(std::string service, std::function<bool()> serving)
       : service_(std::move(service)), serving_(std::move(serving)) {}
 
-  // True if the call is one of these. Then its events belong to OnEvent.
+  // True if the call is one of these. Pass its events to OnEvent then.
   bool Open(const std::shared_ptr<RpcConnection>& connection, const RpcEvent& event);
-  // True if the event was of one of these calls.
+  // True if the event belonged to one of these calls.
   bool OnEvent(RpcConnection& connection, const RpcEvent& event);
-  // Tells those who watch.
+  // Sends the new health to the watchers.
   void OnServingChange();
 
  private:
@@ -35,7 +35,7 @@ class StandardCalls {
     Kind kind;
     std::shared_ptr<RpcConnection> connection;
     RpcConnection::CallId id;
-    std::string watched;  // kWatch: the service, once it is known
+    std::string watched;  // kWatch: the service, when it is known
     bool asked = false;
   };
   using Health = standard::HealthCheckResponse;

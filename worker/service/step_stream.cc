@@ -8,7 +8,7 @@
 namespace lockstep::worker {
 namespace {
 
-// Once a lease is granted. Before that, a stream has a small window, as it may be anybody's.
+// For a stream with a lease. Before that its window is small, because any client may open a stream.
 constexpr uint32_t kLeaseWindowBytes = 1 << 20;
 
 }  // namespace
@@ -55,13 +55,13 @@ void StepStream::Send(v1::StepResult result) {
   result.set_draining(wiring_.host->draining());
   result.set_asked_back(asked_back_);
   if (!ending_) connection_->Send(call_, FrameMessage(result));
-  // A router that does not read what it asked for must not fill the memory.
+  // A router that does not read its results must not fill the memory.
   if (connection_->num_unsent_bytes() > 2 * wiring_.max_message_bytes) connection_->Cancel(call_);
   const uint32_t num_left = --num_unanswered_;
   connection_->Allow(call_, 1, wiring_.max_message_bytes);
-  // The service thread need not wake for an answer that nothing waits for.
+  // The service thread need not wake for an answer if nothing waits for it.
   if (num_left > 0 || !(input_over_ || asked_back_ || wiring_.host->draining())) return;
-  // The end of the lease, which comes behind this, keeps the stream until the task has run.
+  // The end of the lease is queued after this, so the stream exists until the task has run.
   wiring_.host->Post([this] { OnAnswered(); });
 }
 
@@ -72,7 +72,7 @@ void StepStream::OnAnswered() {
 }
 
 void StepStream::OnHalfClose() {
-  // The router still gets its answers.
+  // The router still gets the answers to its earlier steps.
   input_over_ = true;
   if (num_unanswered_ == 0) End(absl::OkStatus());
 }
@@ -85,8 +85,8 @@ void StepStream::OnCallEnd() {
 
 void StepStream::End(const absl::Status& status) {
   if (ending_.exchange(true)) return;
-  // End the lease before the call. Once a router learns that it is fenced, it may rely on no
-  // further step of its lease starting.
+  // Ends the lease before the call. A router that learns from the call's end that it lost the lease
+  // may rely on this: none of its steps starts any more.
   if (epoch_ != 0) EndLease();
   connection_->Finish(call_, status);
 }
@@ -94,8 +94,8 @@ void StepStream::End(const absl::Status& status) {
 void StepStream::EndLease() {
   lease_ending_ = true;
   wiring_.host->OnLeaseEnd(epoch_);
-  // The executor's queue has this behind every step of the stream. So when it runs, the executor
-  // has nothing of the stream left.
+  // The executor's queue has this after every step of the stream. So when it runs, the executor has
+  // no work of the stream left.
   const bool queued = wiring_.executor->EndLease(
       epoch_, [this] { wiring_.host->Post([this] { OnLeaseEnded(); }); });
   LOCKSTEP_CHECK(queued, "the executor's queue has room for the end of every lease");

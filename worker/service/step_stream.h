@@ -13,22 +13,22 @@
 
 namespace lockstep::worker {
 
-// One Execute call: a claim, then steps in and results out. Lives on the service thread, where
-// everything of its call arrives. The executor thread writes results. Takes at most max_unanswered
-// messages before their answers, so neither its input nor its output grows without bound. Deletes
-// nothing: the host deletes the stream in OnOver.
+// One Execute call: a claim, then steps in and results out. Lives on the service thread, which also
+// gets all events of its call. The executor thread writes results. Takes at most max_unanswered
+// messages before their answers, so its input and output are bounded. Deletes nothing: the host
+// deletes the stream in OnOver.
 class StepStream {
  public:
   // The service as a stream sees it. Called on the service thread unless a comment says otherwise.
   class Host {
    public:
-    // Grants the lease and ends the stream of the lease before it, or returns an error.
+    // Grants the lease and ends the stream of the previous lease, or returns an error.
     virtual absl::Status OnClaim(StepStream& stream, const v1::StepRequest& message) = 0;
     // The stream of a granted lease ends; called before the executor drops the slots.
     virtual void OnLeaseEnd(uint64_t epoch) = 0;
     // Every message that was read has been answered.
     virtual void OnQuiet(StepStream& stream) = 0;
-    // Nothing of the stream is outstanding any more: delete it.
+    // The stream has no work left: delete it.
     virtual void OnOver(StepStream& stream) = 0;
     // The methods below are also called on the executor thread.
     virtual void RecordStep(const v1::StepResult& result, const StepStats& stats) = 0;
@@ -44,29 +44,29 @@ class StepStream {
   struct Wiring {
     Host* host;
     ExecutorThread* executor;
-    uint32_t max_unanswered;   // messages read whose answers are not yet sent
+    uint32_t max_unanswered;   // messages read and not yet answered
     size_t max_message_bytes;  // of a step
   };
 
-  // A call that has come in.
+  // For a new call.
   StepStream(const Wiring& wiring, std::shared_ptr<RpcConnection> connection,
              RpcConnection::CallId call)
       : wiring_(wiring), connection_(std::move(connection)), call_(call) {}
   StepStream(const StepStream&) = delete;
   StepStream& operator=(const StepStream&) = delete;
 
-  // What comes of the call.
+  // The events of the call.
   void OnMessage(const std::string& bytes);
   void OnHalfClose();
   void OnCallEnd();
 
-  // Results say from now on that the lease is asked back.
+  // From now on, results ask for the lease back.
   void AskBack() { asked_back_ = true; }
   bool asked_back() const { return asked_back_; }
   // Ends the call with `status`. Later calls do nothing.
   void End(const absl::Status& status);
 
-  // Cancels a call whose end the other side does not take. Needs abandonable().
+  // Cancels a call if the client does not take its end. Needs abandonable().
   void Abandon() {
     abandoned_ = true;
     connection_->Cancel(call_);
@@ -76,7 +76,7 @@ class StepStream {
   const RpcConnection& connection() const { return *connection_; }
   RpcConnection::CallId call() const { return call_; }
   uint64_t epoch() const { return epoch_; }              // 0: nothing claimed yet
-  bool idle() const { return epoch_ == 0 && !ending_; }  // has claimed nothing, has not ended
+  bool idle() const { return epoch_ == 0 && !ending_; }  // no claim, no end yet
   uint32_t num_unanswered() const { return num_unanswered_; }
 
  private:

@@ -10,8 +10,8 @@
 
 namespace lockstep::worker {
 
-// The worker's series (docs/metrics.md), all present from the start. Safe to use from any thread;
-// the registry owns the series and must outlive this.
+// The worker's series (docs/metrics.md), all present from the start. Safe to use from any thread.
+// The registry owns the series and must outlive the object.
 class WorkerMetrics {
  public:
   WorkerMetrics(prometheus::Registry& registry, const ForwardModelInfo& info);

@@ -27,9 +27,9 @@ struct WorkerServerOptions {
 };
 
 // A worker as the network sees it: listener, connections, service and executor thread, with
-// reflection and health checking. The health of "" is serving while the server lives, the health of
-// the service's name while it takes leases. Owns all of them, and the runner. The runner's model
-// and the metrics outlive it.
+// reflection and health checking. The health of "" is serving while the server lives. The health of
+// the service's name is serving while it takes leases. Owns all of these, and the runner. The
+// runner's model and the metrics must outlive it.
 class WorkerServer {
  public:
   // Returns once it listens. Errors name the address.
@@ -42,11 +42,11 @@ class WorkerServer {
   WorkerServer& operator=(const WorkerServer&) = delete;
   ~WorkerServer();  // cuts off the lease unless Shutdown was called
 
-  const Address& address() const { return address_; }  // host as asked for, port as bound
-  // The address in the form of the flags: host:port, or unix:PATH.
+  const Address& address() const { return address_; }  // the configured host, the bound port
+  // The address as in the flags: host:port, or unix:PATH.
   std::string endpoint() const;
 
-  // Grants no new lease. The present one ends once no step is unanswered and no sequence runs, or
+  // Grants no new lease. The current lease ends when no step is unanswered and no sequence runs, or
   // is cut off after `grace`. Returns when everything is closed: true if nothing had to be cut off.
   bool Shutdown(absl::Duration grace);
 

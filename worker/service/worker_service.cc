@@ -15,7 +15,7 @@ constexpr char kServiceName[] = "lockstep.worker.v1.Worker";
 constexpr char kDescribePath[] = "/lockstep.worker.v1.Worker/Describe";
 constexpr char kExecutePath[] = "/lockstep.worker.v1.Worker/Execute";
 
-// Of a connection. Anybody may connect to a port without TLS, so what a call may hold is small. A
+// Limits of a connection. Any client can connect to a port without TLS, so calls may hold little. A
 // stream with a lease gets more (StepStream).
 constexpr RpcLimits kLimits = {.max_calls = 16,
                                .call_window_bytes = 8 << 10,
@@ -31,7 +31,7 @@ constexpr RpcTimeouts kTimeouts = {.handshake = absl::Seconds(10),
 // Time for final statuses to reach the clients.
 constexpr std::chrono::milliseconds kFlushTime(500);
 
-// One more than may be in flight: the next step may arrive before the answer to the oldest is
+// One more than the steps in flight: the next step may arrive before the answer to the oldest is
 // written.
 uint32_t MaxUnanswered(const WorkerServiceOptions& options) {
   return options.max_steps_in_flight + 1;
@@ -55,7 +55,7 @@ WorkerService::WorkerService(v1::DescribeResponse description, ExecutorThread& e
 WorkerService::~WorkerService() = default;
 
 size_t WorkerService::QueueCapacity(const WorkerServiceOptions& options) {
-  // For every stream: its steps, and the begin and the end of its lease.
+  // For every stream: its steps, and the beginning and the end of its lease.
   return size_t{options.max_streams} * (MaxUnanswered(options) + 2);
 }
 
@@ -139,7 +139,7 @@ void WorkerService::OnRpcEvent(RpcConnection& connection, RpcEvent event) {
   if (standard_.OnEvent(connection, event)) return;
   const auto found = streams_by_call_.find(CallKey(&connection, event.call));
   if (found == streams_by_call_.end()) {
-    // Describe, or a call that was refused.
+    // A Describe call, or a call that was refused.
     if (event.kind == RpcEvent::Kind::kMessage) {
       AnswerDescribe(connection, event.call, event.bytes);
     } else if (event.kind == RpcEvent::Kind::kHalfClose) {
@@ -186,8 +186,8 @@ void WorkerService::AnswerDescribe(RpcConnection& connection, RpcConnection::Cal
 void WorkerService::OpenStream(const std::shared_ptr<RpcConnection>& connection,
                                RpcConnection::CallId call) {
   if (streams_.size() >= options_.max_streams) {
-    // Streams that never claim must not keep a router out, nor those whose client does not take
-    // the end. The oldest of them makes room.
+    // Streams without a claim must not keep a router out, and neither must ended streams that their
+    // clients do not close. The oldest such stream makes room.
     const auto ended = std::ranges::find_if(streams_, &StepStream::abandonable,
                                             [](const auto& open) -> auto& { return *open; });
     const auto idle = std::ranges::find_if(streams_, &StepStream::idle,

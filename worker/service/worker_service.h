@@ -27,19 +27,19 @@ namespace lockstep::worker {
 struct WorkerServiceOptions {
   uint32_t max_steps_in_flight = 4;
   int max_message_bytes = 64 << 20;  // of a step
-  // Streams open at once, including those that are being fenced off.
+  // Open streams, including streams of ended leases.
   uint32_t max_streams = 8;
   // How long the sequences of a stand-in's lease may run on once the lease is asked back.
   absl::Duration hand_back_grace = absl::Seconds(30);
   // How long the service thread polls after an event while steps are in flight, before it sleeps.
-  // Worth it if a core can be spared. On a CPU worker the forward pass needs that core.
+  // Useful if a core is free. On a CPU worker the forward pass needs that core.
   absl::Duration poll_window = absl::ZeroDuration();
 };
 
-// lockstep.worker.v1.Worker: leases and streams of steps, in front of the executor; health and
-// reflection beside it. Owns the service thread ("step-stream"), which polls the connections, the
-// calls and the lease ledger. Never looks into a step: the executor checks steps. What clients may
-// make it hold is bounded for each connection. A stream that has no lease gets little.
+// lockstep.worker.v1.Worker, with health and reflection: leases and streams of steps, in front of
+// the executor. Owns the service thread ("step-stream"), which polls the connections, the calls and
+// the lease ledger. Never looks into a step: the executor checks steps. The memory that clients can
+// make it hold is bounded for each connection. A stream without a lease gets little.
 class WorkerService final : private StepStream::Host, private RpcHandler {
  public:
   // `description` is the answer to Describe, without last_epoch. `executor` and `metrics` outlive
@@ -57,13 +57,13 @@ class WorkerService final : private StepStream::Host, private RpcHandler {
   // null: plaintext.
   void Serve(int descriptor, SslPtr ssl);
 
-  // When it returns, claims are refused and results say that the worker drains. The lease ends as
-  // soon as none of its sequences runs.
+  // After this returns, claims are refused and results say that the worker drains. The lease ends
+  // when none of its sequences runs.
   void BeginDrain();
   // Returns false if a lease is still held after `timeout`.
   bool WaitUntilNoLease(absl::Duration timeout);
   // Ends every call, gives the last statuses a moment to leave, and joins the service thread. No
-  // connection may come afterwards.
+  // connections may arrive afterwards.
   void Stop();
 
  private:
@@ -92,7 +92,7 @@ class WorkerService final : private StepStream::Host, private RpcHandler {
   bool AnythingUnsent();
   void EndHandBack();
   StepStream* LivingStream();
-  // The router that the worker belongs to has claimed: the lease of its stand-in ends soon.
+  // The worker's own router has claimed, so the lease of its stand-in must end soon.
   void HandBack();
   // The lease of `stream` must end soon. Ends it if none of its sequences runs.
   void EndIfDrained(StepStream& stream);
@@ -109,7 +109,7 @@ class WorkerService final : private StepStream::Host, private RpcHandler {
   StandardCalls standard_;
   absl::flat_hash_map<const RpcConnection*, std::shared_ptr<RpcConnection>> connections_;
   std::vector<std::unique_ptr<StepStream>> streams_;
-  absl::flat_hash_map<CallKey, StepStream*> streams_by_call_;  // whose call is not over
+  absl::flat_hash_map<CallKey, StepStream*> streams_by_call_;  // calls that are not over
   bool stopping_ = false;
   Instant hand_back_by_ = Instant::InfiniteFuture();  // when the asked-back lease is cut off
 

@@ -5,7 +5,7 @@
 namespace lockstep::worker {
 namespace {
 
-// Whether a token is sampled from the logits: of the last known token, and of each draft behind it.
+// True if a token is sampled from the logits: of the last known token, and of each draft after it.
 bool IsSampledFrom(const Slot& slot, uint32_t position) { return position + 1 >= slot.num_known(); }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 namespace lockstep::worker {
 
-// What one row of logits is for.
+// The use of one row of logits.
 struct LogitsUse {
   SlotId slot = 0;
   uint32_t row = 0;       // of the step
@@ -28,9 +28,9 @@ class BatchBuilder {
   BatchBuilder(const ForwardModelInfo& info, uint32_t max_slots);
 
   void Clear();
-  // Adds the next uncomputed tokens of `slot`, at most `num_tokens`. Returns how many had room. The
-  // slot must not change, nor be added again, before Clear. If they end with the last known token,
-  // `drafts` follow it, each with logits to sample from; those without room are left out.
+  // Adds the next uncomputed tokens of `slot`, at most `num_tokens`, and returns how many had room.
+  // Until Clear, the slot must not change or be added again. If the tokens end with the last known
+  // one, `drafts` follow it, each with logits to sample from. Drafts without room are left out.
   uint32_t Add(const Slot& slot, SlotId slot_id, uint32_t row, uint32_t num_tokens,
                std::span<const TokenId> drafts = {});
 
@@ -44,9 +44,9 @@ class BatchBuilder {
   std::span<const SlotId> slots() const { return slots_; }
 
  private:
-  // How many of the tokens have room for the logits that they need.
+  // How many of the tokens have room for their logits.
   uint32_t FitLogits(const Slot& slot, uint32_t num_tokens) const;
-  // How many drafts have room behind so many tokens.
+  // How many drafts have room after this many tokens.
   uint32_t FitDrafts(const Slot& slot, uint32_t num_tokens, size_t num_drafts) const;
   void AddLogits(const Slot& slot, SlotId slot_id, uint32_t row, const ForwardRow& forward_row);
 

@@ -7,10 +7,10 @@
 
 namespace lockstep::worker {
 
-// Limits that a worker announces in Describe beside those of its model. Every step must keep them.
+// Limits that a worker announces in Describe in addition to its model's. Every step must keep them.
 struct ExecutorLimits {
   uint32_t max_slots = 256;
-  uint32_t max_step_tokens = 0;  // 0: what the model's workspace holds
+  uint32_t max_step_tokens = 0;  // 0: as much as the model's workspace holds
   uint32_t max_logprobs = 20;    // best tokens per position
   uint32_t max_decode_iterations = 8;
   uint32_t max_draft_tokens = 0;  // for a row; 0: drafts are refused
@@ -29,10 +29,10 @@ struct StepBounds {
   uint32_t max_context_tokens;
   uint32_t block_size_tokens;
   std::vector<KvGroupInfo> kv_groups;  // at least one
-  uint32_t max_blocks_per_slot;        // in each group, those behind a window included
+  uint32_t max_blocks_per_slot;        // in each group, with blocks behind a window
 
   uint32_t num_groups() const { return static_cast<uint32_t>(kv_groups.size()); }
-  // Place in a block table. The tokens from `position` on read nothing before this block.
+  // Place in a block table. Tokens from `position` on read no block before this one.
   uint32_t FirstReadBlock(uint32_t group, uint32_t position) const {
     return kv_groups[group].FirstRead(position) / block_size_tokens;
   }

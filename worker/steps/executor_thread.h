@@ -17,7 +17,7 @@ namespace lockstep::worker {
 
 // Runs a StepRunner on a thread of its own ("executor"). Steps and changes of lease go through one
 // bounded queue, so a lease's first step starts when everything before it has ended. Owns the queue
-// and the thread. Knows nothing of streams. While steps are under way, the thread polls for their
+// and the thread. Knows nothing of streams. While steps are in progress, the thread polls for their
 // results and for more work. Otherwise it sleeps. All methods are safe to call from any thread.
 // Callbacks run on the executor thread and must not block.
 class ExecutorThread {
@@ -26,16 +26,16 @@ class ExecutorThread {
   using StepDone = absl::AnyInvocable<void(v1::StepResult result, const StepStats& stats)>;
   using LeaseDone = absl::AnyInvocable<void()>;
 
-  // `runner` outlives this, and only this object uses it. `queue_capacity` bounds the steps and
-  // lease changes that wait.
+  // `runner` must outlive the object, and only this object may use it. `queue_capacity` bounds the
+  // waiting steps and lease changes.
   ExecutorThread(StepRunner& runner, size_t queue_capacity);
   ExecutorThread(const ExecutorThread&) = delete;
   ExecutorThread& operator=(const ExecutorThread&) = delete;
-  // Runs what is queued, then joins.
+  // Runs the queued work, then joins.
   ~ExecutorThread();
 
-  // Begins a new lease. Steps of other epochs that still wait are skipped from now on: their
-  // callbacks get a refusal (ABORTED). Returns false if the queue is full.
+  // Begins a new lease. From now on, waiting steps of other epochs are skipped, and their callbacks
+  // get a refusal (ABORTED). Returns false if the queue is full.
   bool BeginLease(uint64_t epoch, LeaseDone done);
   // Ends a lease: skips its waiting steps and drops its slots. Changes nothing if another lease has
   // begun. Returns false if the queue is full.
@@ -44,7 +44,7 @@ class ExecutorThread {
   // epoch. Returns false if the queue is full.
   bool Submit(uint64_t lease_epoch, v1::StepRequest step, StepDone done);
 
-  // Slots whose sequences still run, after the latest step.
+  // Slots with running sequences, after the latest step.
   uint32_t num_live_slots() const { return num_live_slots_.load(std::memory_order_relaxed); }
 
  private:
@@ -62,7 +62,7 @@ class ExecutorThread {
     LeaseDone done;
   };
   using Item = std::variant<Step, LeaseChange>;
-  // A step that the runner has.
+  // A step that was given to the runner.
   struct Pending {
     TimePoint arrival;
     TimePoint start;
@@ -80,7 +80,7 @@ class ExecutorThread {
   std::atomic<uint64_t> wanted_epoch_{0};  // only steps of this lease are worth running; 0: none
   std::atomic<uint32_t> num_live_slots_{0};
   uint64_t leased_epoch_ = 0;    // executor thread only
-  std::deque<Pending> pending_;  // likewise; as many as runner_.num_pending()
+  std::deque<Pending> pending_;  // executor thread only; as many as runner_.num_pending()
   NamedThread thread_;
 };
 

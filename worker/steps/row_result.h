@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "lockstep/worker/v1/worker.pb.h"
 
-// How all step runners report results to the router.
+// The common result format of all step runners.
 namespace lockstep::worker {
 
 // The outcome of one row of a step.
@@ -21,11 +21,11 @@ struct RowResult {
   v1::StopCause stop_cause = v1::STOP_CAUSE_UNSPECIFIED;
   std::vector<TokenId> sampled;  // the tokens that the row keeps in this step: none or several
   uint32_t num_drafted = 0;      // tokens that were drafted and compared
-  std::vector<v1::TokenLogprobs> logprobs;  // of `sampled`, if asked for; moved out by the report
+  std::vector<v1::TokenLogprobs> logprobs;  // of `sampled`, if requested; the report takes them
 };
 
-// Adds tokens and stops of the rows [begin, end), which derive from RowResult. A row that keeps no
-// token is left out: a piece of a prompt, or a row that waits.
+// Adds tokens and stops of the rows [begin, end), which derive from RowResult. Leaves out rows that
+// keep no token: pieces of a prompt, and waiting rows.
 template <typename Iterator>
 void ReportRows(Iterator begin, Iterator end, v1::StepResult& result) {
   const bool one_each =

@@ -8,8 +8,8 @@
 
 namespace lockstep::worker {
 
-// The rules for a slot's sampling parameters: ranges, finite numbers, ids inside the vocabulary.
-// INVALID_ARGUMENT naming the field. `scratch` has room for the vocabulary.
+// Checks a slot's sampling parameters: ranges, finite numbers, ids inside the vocabulary.
+// INVALID_ARGUMENT names the field. `scratch` has room for the vocabulary.
 absl::Status CheckSampling(const v1::SlotSampling& sampling, const StepBounds& bounds,
                            StampSet& scratch);
 

@@ -25,11 +25,11 @@ class TokenHistogram {
   absl::flat_hash_map<TokenId, uint32_t> index_of_;
 };
 
-// An entry of a block table that lies behind the window. Must never be read.
+// A block table entry behind the window. Must never be read.
 inline constexpr BlockId kNoBlock = std::numeric_limits<BlockId>::max();
 
-// The mirror of one sequence: everything that a row of a step needs and that the router sent. The
-// slot keeps its memory from one sequence to the next.
+// The mirror of one sequence: all data from the router that a row of a step needs. A slot keeps its
+// memory from one sequence to the next.
 class Slot {
  public:
   // A block table for each KV group.
@@ -56,27 +56,26 @@ class Slot {
   const kernels::SampleParams& params() const { return params_; }
   std::span<const kernels::TokenCount> seen_tokens() const { return histogram_.counts(); }
   bool masks_stop_ids() const { return num_known() < min_total_tokens_; }
-  // The next token is the one with the highest logit: no other parameter changes the choice.
+  // True if the next token is simply the one with the highest logit: no other parameter changes the
+  // choice.
   bool IsPlainGreedy() const {
     return params_.temperature == 0 && params_.logit_bias_ids.empty() &&
            params_.allowed_token_ids.empty() && !params_.has_penalties() && !masks_stop_ids();
   }
   bool IsStopId(TokenId token) const;
-  // Whether the logits at `position` give the next prompt token a log-probability that was asked
-  // for.
+  // True if the next prompt token needs a log-probability from the logits at `position`.
   bool WantsPromptLogprobAfter(uint32_t position) const {
     return first_prompt_logprob_ > 0 && position + 1 >= first_prompt_logprob_ &&
            position + 1 < num_prompt_;
   }
 
-  // `message` has been validated.
+  // `message` must have been validated.
   void Start(const v1::StartedSlot& message);
   void Release();
   void AppendBlocks(uint32_t group, std::span<const BlockId> blocks);
   void Advance(uint32_t num_tokens) { num_computed_ += num_tokens; }
   void AppendSampled(TokenId token);
-  // Appends a token that only the device knows so far. It never becomes known here, because
-  // nothing needs it.
+  // Appends a token that only the device knows so far. The host never needs its value.
   void AppendOnDevice() { known_tokens_.push_back(0); }
   void MakeInert() { inert_ = true; }
 

@@ -10,8 +10,8 @@
 namespace lockstep::worker {
 
 // The worker's mirror of its slots. The router can rebuild it, so it is never a source of truth.
-// Applies the parts of a step that precede its rows. Every message has been validated against this
-// table.
+// Applies the parts of a step that come before its rows. Messages must have been validated against
+// this table.
 class SlotTable {
  public:
   // `num_groups`: KV groups of the model.
@@ -24,7 +24,7 @@ class SlotTable {
   const std::vector<SlotId>& last_rows() const { return last_rows_; }
   // How many tokens may be drafted for each of last_rows(); empty: none. Repeated with the rows.
   const std::vector<uint32_t>& last_draft_limits() const { return last_draft_limits_; }
-  // Slots whose sequences still run.
+  // Slots with running sequences.
   uint32_t CountLive() const;
 
   void Clear();

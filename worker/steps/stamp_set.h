@@ -20,7 +20,7 @@ class StampSet {
     }
   }
   bool Contains(size_t value) const { return stamps_[value] == current_; }
-  // False when it was there already.
+  // False if it was in the set already.
   bool Insert(size_t value) {
     if (Contains(value)) return false;
     stamps_[value] = current_;

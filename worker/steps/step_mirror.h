@@ -11,8 +11,8 @@
 
 namespace lockstep::worker {
 
-// A lease as the worker knows it: the order of its steps, and the mirror of its slots. Does what
-// every step runner does with a step before it computes anything.
+// The worker's view of a lease: the order of its steps, and the mirror of its slots. Does the work
+// that every step runner does before it computes a step.
 class StepMirror {
  public:
   StepMirror(const StepBounds& bounds, uint64_t incarnation);
@@ -27,11 +27,11 @@ class StepMirror {
   void BeginLease(uint64_t epoch);
   void EndLease();
 
-  // A rule of one backend, in addition to those of the protocol.
+  // A rule of one backend, in addition to the protocol's rules.
   using BackendCheck = absl::Status (*)(const v1::StepRequest& step);
-  // Whether the step may be applied. Overwrites `result` with epoch, incarnation and step id. If
-  // the step may not be applied, `result` refuses it, and so are later steps until a resync; the
-  // slots do not change.
+  // True if the step may be applied. Overwrites `result` with epoch, incarnation and step id. If
+  // the step may not be applied, `result` refuses it, the slots do not change, and later steps are
+  // refused too until a resync.
   bool Accept(const v1::StepRequest& step, v1::StepResult& result, StepStats& stats,
               BackendCheck backend_check = nullptr);
 

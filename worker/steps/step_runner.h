@@ -8,21 +8,21 @@
 
 namespace lockstep::worker {
 
-// What a step did, for metrics.
+// Counts of a step, for metrics.
 struct StepStats {
   uint32_t num_prefill_rows = 0;
   uint32_t num_decode_rows = 0;    // one token left to compute, then a sample
   uint32_t num_live_slots = 0;     // after the step
   uint32_t num_graph_replays = 0;  // CUDA: iterations that a graph ran
-  uint32_t num_graph_misses = 0;   // those whose graph had to be captured first
+  uint32_t num_graph_misses = 0;   // iterations that had to capture a graph first
   bool refused = false;
 };
 
 // Runs the steps of one lease after the other. Each kind of device has an implementation. Steps may
-// be under way while more are submitted; their results come in order. Lives on the executor thread.
+// be submitted while others are in progress; results come in order. Lives on the executor thread.
 // Never chooses what to run, and knows nothing of streams or policy. A step that breaks the
-// contract is refused as a whole. Every later step is refused too, until a resync. A row that fails
-// only makes its slot inert.
+// contract is refused as a whole, and every later step too, until a resync. A row that fails only
+// makes its slot inert.
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
@@ -34,9 +34,9 @@ class StepRunner {
 
   // Starts a step. Every step gets one result.
   virtual void Submit(const v1::StepRequest& step) = 0;
-  // Submitted steps whose result has not been taken.
+  // Submitted steps without a result taken.
   virtual size_t num_pending() const = 0;
-  // Takes the oldest pending step's result. If there is none yet, returns false at once. Sets
+  // Takes the result of the oldest pending step. Returns false at once if it is not ready. Sets
   // compute_ns and idle_ns of the timings, no others. Overwrites `result`.
   virtual bool TakeResult(v1::StepResult* result, StepStats* stats) = 0;
 };

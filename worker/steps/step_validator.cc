@@ -288,8 +288,8 @@ absl::Status StepValidator::CheckRow(SlotId slot, uint32_t num_tokens, uint32_t 
                            draft_limit);
   }
   const uint64_t num_actual = std::min(num_tokens, num_left);
-  // Each further iteration computes the token that the iteration before it sampled. A draft is
-  // computed beside the last token. The token that ends the sequence is not computed.
+  // Each further iteration computes the token that the previous iteration sampled. A draft is
+  // computed together with the last token. The token that ends the sequence is not computed.
   const uint64_t end =
       std::min<uint64_t>(checked.num_computed + num_actual + iterations - 1 + draft_limit,
                          checked.max_total_tokens - 1);

@@ -16,17 +16,17 @@
 
 namespace lockstep::worker {
 
-// Where a lease stands in its sequence of steps.
+// The position of a lease in its sequence of steps.
 struct StepOrder {
   uint64_t epoch = 0;         // 0: no lease
-  uint64_t last_step_id = 0;  // the latest that was applied
-  bool refusing = false;      // a step was refused; only a resync is taken
+  uint64_t last_step_id = 0;  // the latest applied step
+  bool refusing = false;      // a step was refused; only a resync is accepted
 };
 
-// Decides whether a step may be applied. A pure function of the message, the order and the mirror,
-// so every kind of worker refuses the same steps. Knows every rule of the protocol and changes
-// nothing. A step that it accepts can be executed without another check. Owns scratch memory only.
-// Does not allocate for a step that it accepts.
+// Decides if a step may be applied. A pure function of the message, the order and the mirror, so
+// every kind of worker refuses the same steps. Knows every rule of the protocol and changes
+// nothing. An accepted step can be executed without another check. Owns scratch memory only, and
+// allocates nothing for an accepted step.
 class StepValidator {
  public:
   explicit StepValidator(const StepBounds& bounds);
@@ -36,7 +36,7 @@ class StepValidator {
   absl::Status Check(const v1::StepRequest& step, const StepOrder& order, const SlotTable& table);
 
  private:
-  // A slot as it will be once the checked parts of the step are applied.
+  // The state of a slot after the checked parts of the step.
   struct CheckedSlot {
     bool occupied = false;
     bool inert = false;
@@ -59,8 +59,7 @@ class StepValidator {
   absl::Status CheckRow(SlotId slot, uint32_t num_tokens, uint32_t iterations,
                         uint32_t draft_limit);
   absl::Status CheckSlotRange(SlotId slot) const;
-  // Checks that the slot is in range, and that mentioned_ does not have it yet. Adds it to
-  // mentioned_.
+  // Checks that the slot is in range and not in mentioned_ yet. Adds it to mentioned_.
   absl::Status CheckSlotId(SlotId slot);
   CheckedSlot& CheckedSlotOf(SlotId slot);
 

@@ -17,7 +17,7 @@ std::span<const BlockId> Ids(const google::protobuf::RepeatedField<BlockId>& blo
   return {blocks.data(), static_cast<size_t>(blocks.size())};
 }
 
-// Says the group only where there may be a doubt.
+// Names the group only if there are several.
 absl::Status InGroup(uint32_t group, const absl::Status& status) {
   return group == 0 ? status : Annotate(status, fmt::format("group {}", group));
 }
@@ -137,7 +137,7 @@ void TableRules::NoteTable(SlotId slot, uint32_t group) {
       blocks = Ids(further.blocks());
     }
   }
-  // A block that fell behind the window may come back in another place.
+  // A block that fell behind the window may be used again in another place.
   const size_t first_read = bounds_.FirstReadBlock(group, num_computed);
   const size_t num_behind = std::min(first_read > first ? first_read - first : 0, blocks.size());
   table_blocks_.Clear();

@@ -13,32 +13,32 @@
 
 namespace lockstep::worker {
 
-// The rules of block tables, for each KV group of the model. A part of StepValidator: knows how
-// long each table of a slot is once the checked parts of the step are applied. Errors are
-// INVALID_ARGUMENT. Owns scratch memory only, and does not allocate for what it accepts.
+// The rules of block tables, for each KV group of the model. A part of StepValidator: knows the
+// length of each table of a slot after the checked parts of the step. Errors are INVALID_ARGUMENT.
+// Owns scratch memory only, and allocates nothing for accepted tables.
 class TableRules {
  public:
   explicit TableRules(const StepBounds& bounds);
 
-  // The tables that a slot has before the step. The mirror must outlive the check of the step.
+  // Loads the tables of a slot before the step. The mirror must outlive the check of the step.
   void Load(SlotId slot, const Slot& mirror);
-  // The tables that it gets in this step. The message must have passed CheckStarted.
+  // Loads the tables that a slot gets in this step. The message must have passed CheckStarted.
   void Load(SlotId slot, const v1::StartedSlot& started);
 
-  // A table for each group: every block exists, none comes twice, the computed tokens have theirs
-  // as far as the next token reads, and the table is not longer than the context.
+  // Requires a table for each group. Every block exists and none comes twice. There are blocks for
+  // the computed tokens, as far as the next token reads them. No table is longer than the context.
   absl::Status CheckStarted(const v1::StartedSlot& started);
 
   // Call before the first CheckGrowth of a step.
   void BeginGrowth() { grown_.Clear(); }
-  // The slot is loaded, and `group` exists. Appends the blocks.
+  // Appends the blocks. The slot must be loaded and `group` must exist.
   absl::Status CheckGrowth(SlotId slot, uint32_t group, std::span<const BlockId> blocks);
 
-  // Whether a loaded slot has blocks for its first `end` tokens in every group.
+  // Checks that a loaded slot has blocks for its first `end` tokens in every group.
   absl::Status CheckCovers(SlotId slot, uint64_t end) const;
 
  private:
-  // Where the blocks of a slot are: one of both.
+  // The source of a slot's blocks: one of the two.
   struct Source {
     const Slot* mirror = nullptr;
     const v1::StartedSlot* started = nullptr;
@@ -50,7 +50,7 @@ class TableRules {
   absl::Status CheckNewBlock(uint32_t group, BlockId block);
   // Puts the blocks that the slot still reads into table_blocks_.
   void NoteTable(SlotId slot, uint32_t group);
-  // Entries of the table, those behind a window included.
+  // Number of entries of the table, with entries behind a window.
   uint64_t& NumBlocks(SlotId slot, uint32_t group) { return num_blocks_[Index(slot, group)]; }
   size_t Index(SlotId slot, uint32_t group) const { return size_t{slot} * num_groups_ + group; }
 

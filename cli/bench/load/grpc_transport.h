@@ -11,8 +11,8 @@ namespace lockstep::cli {
 lockstep::v1::GenerateRequest ToGenerateRequest(const BenchRequest& request,
                                                 const SamplingNumbers& sampling);
 
-// Streams answers of lockstep.v1.Generation, over `num_threads` connections. `clock` outlives the
-// transport.
+// Streams answers of lockstep.v1.Generation, over `num_threads` connections. `clock` must outlive
+// the transport.
 std::unique_ptr<Transport> MakeGrpcTransport(const std::string& address,
                                              const TransportOptions& options,
                                              const LoadClock& clock);

@@ -37,7 +37,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr size_t kReadBytes = 16 << 10;
-constexpr size_t kMaxErrorBytes = 4 << 10;  // of an answer that is an error
+constexpr size_t kMaxErrorBytes = 4 << 10;  // of an error answer
 constexpr char kAbandoned[] = "given up";
 
 struct Job {
@@ -46,7 +46,7 @@ struct Job {
   Transport::Done done;
 };
 
-// What an error answer says, or its beginning.
+// The message of an error answer, or the beginning of its body.
 std::string ErrorText(const std::string& body) {
   constexpr size_t kMaxBytes = 100;
   return OpenAiErrorMessage(body).value_or(body.substr(0, kMaxBytes));
@@ -57,7 +57,7 @@ std::chrono::nanoseconds Nanoseconds(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// A thread and its connections. The private part runs on the thread.
+// A thread and its connections. The private methods run on the thread.
 class HttpThread {
  public:
   HttpThread(const Address& address, const TransportOptions& options, const LoadClock& clock)
@@ -142,10 +142,10 @@ class HttpThread {
 
     void Read() {
       if (parser_->is_done() || scanner_.failed()) return Finish();
-      // The error may be longer than anybody reads.
+      // The rest of a very long error is not needed.
       if (body_.size() >= kMaxErrorBytes) return Finish();
       if (job_.record.pieces.size() > kMaxPieces) return Fail("the answer has too many pieces");
-      // The stream's own timer never comes first if the server always has more to say.
+      // The stream's own timer never expires while the server keeps sending.
       if (owner_.clock_.Now() - job_.record.sent >= owner_.options_.timeout_seconds) {
         return Fail("receive", beast::error::timeout);
       }
@@ -188,7 +188,7 @@ class HttpThread {
       End(parser_->is_done() && parser_->keep_alive());
     }
 
-    // A server may close a connection that nobody used for a while.
+    // A server may close a connection that was idle for a while.
     void FailUnlessStale(const char* what, error_code error) {
       const bool is_stale = was_used_ && !abandoned_ && error != beast::error::timeout;
       if (!is_stale) return Fail(what, error);
@@ -226,7 +226,7 @@ class HttpThread {
     SseScanner scanner_;
     std::string body_;  // of an error
     bool connected_ = false;
-    bool was_used_ = false;  // an answer has come over it before
+    bool was_used_ = false;  // an answer has come over this connection before
     bool abandoned_ = false;
     char bytes_[kReadBytes];
   };
@@ -318,7 +318,7 @@ std::string BenchRequestJson(const BenchRequest& request, const TransportOptions
     prompt = fmt::format("\"prompt\":[{}]", fmt::join(request.token_ids, ","));
   }
   std::string sampling = fmt::format("\"temperature\":{}", options.sampling.temperature);
-  // A server may not know what is not asked for.
+  // Servers may refuse fields that they do not know, so send only those that are needed.
   if (options.sampling.top_p < 1) sampling += fmt::format(",\"top_p\":{}", options.sampling.top_p);
   if (options.sampling.top_k > 0) sampling += fmt::format(",\"top_k\":{}", options.sampling.top_k);
   return fmt::format(

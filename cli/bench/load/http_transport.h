@@ -7,8 +7,8 @@
 
 namespace lockstep::cli {
 
-// Streams answers of OpenAI's API, from any server that has it. Connections are kept for later
-// requests. `clock` outlives the transport.
+// Streams answers of OpenAI's API, from any server that has it. Reuses connections. `clock` must
+// outlive the transport.
 std::unique_ptr<Transport> MakeHttpTransport(const Address& address,
                                              const TransportOptions& options,
                                              const LoadClock& clock);

@@ -15,8 +15,8 @@ std::string_view WithoutBlanks(std::string_view text) {
   return begin == std::string_view::npos ? std::string_view() : text.substr(begin);
 }
 
-// What follows `"key":` in JSON, at its first place; empty: there is no such key. A string cannot
-// contain a quoted key, because its quotes are escaped.
+// The text after the first `"key":` in JSON; empty: there is no such key. A string cannot contain a
+// quoted key, because its quotes are escaped.
 std::string_view ValueOf(std::string_view json, std::string_view quoted_key) {
   for (size_t at = json.find(quoted_key); at != std::string_view::npos;
        at = json.find(quoted_key, at + 1)) {

@@ -8,15 +8,15 @@
 
 namespace lockstep::cli {
 
-// The message of an error as OpenAI's API has them: {"error": {"message": "..."}}. Nothing if the
-// text is none.
+// The message of an error in the form of OpenAI's API: {"error": {"message": "..."}}. Nothing for
+// any other text.
 std::optional<std::string> OpenAiErrorMessage(std::string_view json);
 
-// Finds in the body of a streamed OpenAI answer what a load wants to know, and parses nothing else.
-// Fed in pieces of any size. Holds at most one line of kMaxLineBytes.
+// Finds the few values that a load needs in the body of a streamed OpenAI answer, and parses
+// nothing else. Accepts pieces of any size. Holds at most one line of kMaxLineBytes.
 class SseScanner {
  public:
-  // Servers send a few hundred bytes a line, with log-probabilities some thousands.
+  // Servers send a few hundred bytes a line; some thousands with log-probabilities.
   static constexpr size_t kMaxLineBytes = size_t{1} << 20;
 
   // Returns how many events with output the bytes completed. Ignores bytes once `failed`.

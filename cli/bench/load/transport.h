@@ -30,15 +30,15 @@ class Transport {
   virtual ~Transport() = default;
   // Returns at once. Calls `done` exactly once, on a thread of the transport; it may send again.
   virtual void Send(BenchRequest request, double scheduled, Done done) = 0;
-  // Ends all requests under way; their records have an error. For any thread.
+  // Ends all open requests; their records have an error. For any thread.
   virtual void Abandon() = 0;
-  // CPU seconds of each of the transport's own threads so far; empty: it does not know.
+  // CPU seconds of each of the transport's own threads so far; empty: unknown.
   virtual std::vector<double> ThreadSeconds() const = 0;
 };
 
-// Of the text of an error in a record, which often comes from the server.
+// Longest error text in a record. Such texts often come from the server.
 inline constexpr size_t kMaxShownErrorBytes = 200;
-// Of the times in a record. A server that sends more pieces of one answer is at fault.
+// Most times in a record. A server that sends more pieces of one answer is at fault.
 inline constexpr size_t kMaxPieces = size_t{1} << 22;
 
 struct TransportOptions {

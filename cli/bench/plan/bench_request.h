@@ -13,8 +13,8 @@ struct BenchMessage {
   friend bool operator==(const BenchMessage&, const BenchMessage&) = default;
 };
 
-// What a request of a load asks for. One of `token_ids` and `messages` is not empty. Output ends by
-// its length only.
+// The content of a request of a load. One of `token_ids` and `messages` is not empty. Only the
+// length ends the output.
 struct BenchRequest {
   std::vector<uint32_t> token_ids = {};
   std::vector<BenchMessage> messages = {};  // the last one is the user's

@@ -14,12 +14,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Below it every vocabulary has what ends a text or pads it.
+// Below it, vocabularies have their tokens that end or pad a text.
 constexpr uint32_t kFirstId = 3;
-// Of English text, to turn a recorded answer into a number of tokens.
+// For English text, to estimate the number of tokens of a recorded answer.
 constexpr size_t kBytesPerToken = 4;
 
-// Seeds of several numbers never coincide.
+// The seeds of different lists of numbers never coincide.
 std::mt19937_64 RandomOf(std::initializer_list<uint64_t> numbers) {
   std::seed_seq sequence(numbers.begin(), numbers.end());
   return std::mt19937_64(sequence);
@@ -37,7 +37,7 @@ std::vector<uint32_t> Repeated(const std::vector<uint32_t>& lengths, int times) 
   return all;
 }
 
-// The end of the JSON object that begins at `begin`, or nothing if the text breaks off in it.
+// The end of the JSON object that begins at `begin`, or nothing if the text ends inside it.
 std::optional<size_t> EndOfObject(std::string_view text, size_t begin) {
   int depth = 0;
   bool in_string = false;

@@ -15,17 +15,17 @@ namespace lockstep::cli {
 
 // Random token ids.
 struct RandomWorkload {
-  LengthRange prompt = {512, 512};  // tokens behind the prefix
+  LengthRange prompt = {512, 512};  // tokens after the prefix
   LengthRange output = {128, 128};
   uint32_t prefix_tokens = 0;  // in front of every prompt: one of the prefixes
   uint32_t num_prefixes = 1;
-  uint32_t turns = 1;         // requests of a conversation; each begins with all of the one before
+  uint32_t turns = 1;         // requests of a conversation; each begins with its whole predecessor
   uint32_t vocab_size = 250;  // ids are 3 .. vocab_size - 1
 
   BenchRequest Request(uint64_t seed, uint64_t index) const;
 };
 
-// One of the seven workloads that engines are compared on: prompts, all submitted at once.
+// One of the seven workloads for comparing engines: prompts, all submitted at once.
 struct BenchScenario {
   std::string_view name;
   std::vector<uint32_t> prompt_lengths;
@@ -37,10 +37,10 @@ std::vector<BenchScenario> AllBenchScenarios();
 // NOT_FOUND naming the known ones.
 absl::StatusOr<BenchScenario> FindBenchScenario(std::string_view name);
 
-// The conversations of a ShareGPT file, a JSON array of
-// {"conversations": [{"from": "human", "value": ...}, {"from": "gpt", ...}]}. Each answer of a
-// conversation makes a request for about as many tokens, whose prompt is all that came before it.
-// A file that breaks off gives what is whole. INVALID_ARGUMENT if nothing is.
+// The conversations of a ShareGPT file, a JSON array of {"conversations": [{"from": "human",
+// "value": ...}, {"from": "gpt", ...}]}. Each answer of a conversation makes a request for about as
+// many tokens; everything before the answer is its prompt. An incomplete file gives its complete
+// conversations. INVALID_ARGUMENT if there is none.
 absl::StatusOr<std::vector<BenchRequest>> ParseShareGpt(std::string_view json);
 
 // A request of a recorded trace.

@@ -22,8 +22,8 @@ struct Comparison {
   Verdict verdict = Verdict::kSame;
 };
 
-// Compares the loads that both sides have. A change counts if it is larger than the noise and than
-// `threshold` (0.05 is 5 %). Loads that one side lacks are left out.
+// Compares the loads that both sides have, and leaves out the others. A change counts if it is
+// larger than the noise and than `threshold` (0.05 is 5 %).
 std::vector<Comparison> Compare(std::span<const RunResult> before, std::span<const RunResult> after,
                                 double threshold);
 std::string ToMarkdown(std::span<const Comparison> comparisons);

@@ -18,7 +18,7 @@ constexpr double kTop = 40;
 constexpr double kBottom = 60;
 constexpr int kTicks = 6;
 constexpr size_t kMaxPoints = 500;
-// Told apart with most kinds of colour vision.
+// Distinct with most kinds of colour vision.
 constexpr std::array<const char*, 6> kColours = {"#0072b2", "#d55e00", "#009e73",
                                                  "#cc79a7", "#56b4e9", "#e69f00"};
 
@@ -45,7 +45,7 @@ std::string Escaped(const std::string& text) {
   return out;
 }
 
-// From a value to a place on an axis.
+// Maps a value to a place on an axis.
 struct Axis {
   double from;
   double to;

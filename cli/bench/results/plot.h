@@ -23,16 +23,16 @@ struct Plot {
   std::vector<PlotLine> lines;
 };
 
-// An SVG image that needs nothing else.
+// An SVG image without references to other files.
 std::string ToSvg(const Plot& plot);
 
 // The share of samples up to each value.
 PlotLine CumulativeLine(std::string name, std::vector<double> samples);
-// Times between pieces of output, by the second in which they came: their median and p99, in ms.
+// Times between pieces of output, for each second: their median and p99, in ms.
 Plot ItlOverTime(const std::string& title, std::span<const RequestRecord> records);
 // Cumulative distributions of first tokens, times per token and whole requests, in ms.
 Plot LatencyDistributions(const std::string& title, std::span<const RequestRecord> records);
-// Latency of each target against the output tokens a second that it gave, over all levels.
+// Latency of each target against its output tokens a second, over all levels.
 Plot LatencyAgainstLoad(std::span<const RunResult> runs);
 
 }  // namespace lockstep::cli

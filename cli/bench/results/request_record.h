@@ -6,9 +6,9 @@
 
 namespace lockstep::cli {
 
-// What a client saw of one request. Times are seconds since the load began.
+// One request as its client measured it. Times are seconds since the load began.
 struct RequestRecord {
-  double scheduled = 0.0;  // when it was due. Latencies count from here, however late it left
+  double scheduled = 0.0;  // when it was due. Latencies count from here, even if it was sent late
   double sent = 0.0;
   double end = 0.0;
   // When pieces of output came. A server may put several tokens in one piece.

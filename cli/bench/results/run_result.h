@@ -19,7 +19,7 @@ struct RunResult {
   BenchSummary summary;
 };
 
-// What a whole benchmark found, and how it was made.
+// The results of a whole benchmark, and how it was made.
 struct BenchResult {
   std::string date;     // "2026-11-23"
   std::string version;  // of this program
@@ -28,9 +28,9 @@ struct BenchResult {
 };
 
 std::string ToJson(const BenchResult& result);
-// INVALID_ARGUMENT if the text is not what ToJson makes.
+// INVALID_ARGUMENT if the text does not come from ToJson.
 absl::StatusOr<BenchResult> ParseBenchResult(std::string_view json);
-// A table with a line for each run, and what failed below it.
+// A table with a line for each run, and the failures below it.
 std::string ToMarkdown(const BenchResult& result);
 
 }  // namespace lockstep::cli

@@ -11,7 +11,7 @@ namespace {
 constexpr double kMsPerSecond = 1e3;
 // A thread that is busy for more of its time answers late.
 constexpr double kBusyThread = 0.8;
-// Requests that leave later than this behind their schedule were held up here.
+// Requests sent later than this after their time were delayed by the generator.
 constexpr double kLateMs = 20.0;
 
 double Percentile(const std::vector<double>& sorted, double share) {
@@ -19,7 +19,7 @@ double Percentile(const std::vector<double>& sorted, double share) {
   return sorted[std::clamp<size_t>(rank, 1, sorted.size()) - 1];
 }
 
-// What failures have in common. # stands for every number behind the first colon.
+// The common text of failures of one kind. # stands for every number after the first colon.
 std::string ErrorKind(const std::string& error) {
   const size_t colon = error.find(": ");
   if (colon == std::string::npos) return error;

@@ -9,7 +9,7 @@
 
 #include "cli/bench/results/request_record.h"
 
-// Figures of a load, computed from what its clients saw. Pure.
+// Figures of a load, computed from its clients' records. Pure.
 namespace lockstep::cli {
 
 // Of a set of samples; all 0 without samples.
@@ -23,7 +23,7 @@ struct Distribution {
 // Reorders the samples. A percentile is the smallest sample that is not below this share of them.
 Distribution Describe(std::vector<double>& samples);
 
-// Bounds in milliseconds that a good answer keeps to.
+// Upper bounds of a good answer, in milliseconds.
 struct GoodputBounds {
   std::optional<double> ttft_ms = {};
   std::optional<double> tpot_ms = {};
@@ -35,7 +35,7 @@ struct MeasuredWindow {
   double end = 0.0;    // tokens that come later do not count as throughput
 };
 
-// What the generator itself took.
+// CPU that the load generator itself used.
 struct GeneratorCost {
   double cpu_seconds = 0.0;
   double wall_seconds = 0.0;
@@ -56,20 +56,20 @@ struct BenchSummary {
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
   Distribution ttft_ms;  // until the first piece of output
-  Distribution tpot_ms;  // between the first and the last piece, for each token behind the first
+  Distribution tpot_ms;  // between the first and the last piece, for each token after the first
   Distribution itl_ms;   // between pieces of output
   Distribution e2e_ms;
   double good_share = 1.0;        // of the requests, failed ones included; 1 without bounds
   double goodput = 0.0;           // good requests a second
-  double late_ms_p99 = 0.0;       // of sending, behind the schedule
+  double late_ms_p99 = 0.0;       // of sending, after the due time
   double cpu_share = 0.0;         // of one core, of the generator
-  bool generator_limits = false;  // the generator, not the server, may be what was measured
+  bool generator_limits = false;  // the figures may show the generator's limits, not the server's
 };
 
 BenchSummary Summarize(std::span<const RequestRecord> records, const MeasuredWindow& window,
                        const GoodputBounds& bounds, const GeneratorCost& cost);
 
-// Time of a completed request's tokens behind the first, in ms; nothing for fewer than two tokens.
+// Time of a completed request's tokens after the first, in ms; nothing for fewer than two tokens.
 std::optional<double> TimePerOutputToken(const RequestRecord& record);
 
 }  // namespace lockstep::cli

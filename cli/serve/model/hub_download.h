@@ -9,11 +9,11 @@
 // Models of Hugging Face, fetched by its own command `hf` (the Python package huggingface_hub).
 namespace lockstep::cli {
 
-// `hf download` of what Lockstep reads: JSON, safetensors, templates, tokenizers. Pure.
+// `hf download` of the files that Lockstep reads: JSON, safetensors, templates, tokenizers. Pure.
 std::vector<std::string> DownloadCommand(const std::string& hf, const std::string& name);
 
-// The folder that `hf download` prints on its last line: alone, or behind "path=" or "path: ".
-// Empty if there is no line. Pure.
+// The folder that `hf download` prints on its last line: alone, or after "path=" or "path: ". Empty
+// if there is no line. Pure.
 std::string PathOfDownload(std::string_view output);
 
 // Downloads `name` if it is not there yet, with hf's progress on stderr. Returns the folder, or an

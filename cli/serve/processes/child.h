@@ -15,16 +15,16 @@ struct ChildSpec {
   int stdout_fd = -1;                  // -1: this program's own
   int stderr_fd = -1;                  // likewise
   bool own_session = false;            // Ctrl-C in this terminal does not reach it
-  // It gets all of this program's environment, keys and tokens of the user included. Otherwise only
-  // what libraries of our programs read: KeepsVariable.
+  // It gets all of this program's environment, including the user's keys and tokens. Otherwise only
+  // the variables of KeepsVariable, which our programs' libraries read.
   bool whole_environment = false;
 };
 
-// Whether a child gets this variable of the environment ("CUDA_VISIBLE_DEVICES"). Pure.
+// True if a child gets this variable of the environment ("CUDA_VISIBLE_DEVICES"). Pure.
 bool KeepsVariable(std::string_view name);
 
-// Starts a program. Its stdin is empty. The kernel ends it with SIGKILL when the thread that called
-// this ends, for whatever reason. So call this while the process has one thread.
+// Starts a program. Its stdin is empty. The kernel ends it with SIGKILL when the calling thread
+// ends for any reason. So call this while the process has one thread.
 absl::StatusOr<pid_t> StartChild(const ChildSpec& spec);
 
 // How a program ended, from waitpid: "exit code 1", "signal 9 (Killed)".

@@ -7,7 +7,7 @@
 
 namespace lockstep::cli {
 
-// What `lockstep serve` tells people on stdout: lines, and on a terminal one line of progress that
+// The output of `lockstep serve` on stdout: lines, and on a terminal one line of progress that
 // replaces itself.
 class Console {
  public:

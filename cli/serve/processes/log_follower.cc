@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kLoading = "loading ";
 
-// `text` begins behind "loading ".
+// `text` begins after "loading ".
 std::optional<LoadingProgress> ParseProgress(std::string_view text) {
   const size_t colon = text.find(": ");
   const size_t percent = text.find(" %");

@@ -18,7 +18,7 @@ struct LoadingProgress {
 // The progress in the last such line of the text. Pure.
 std::optional<LoadingProgress> FindProgress(std::string_view text);
 
-// Reads what is appended to a log.
+// Reads the lines that are appended to a log.
 class LogFollower {
  public:
   explicit LogFollower(std::string path) : path_(std::move(path)) {}

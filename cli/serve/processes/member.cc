@@ -30,7 +30,7 @@ Member::~Member() {
 
 absl::Status Member::Start(Instant now) {
   due_ = Instant::InfiniteFuture();
-  // Where somebody else can write to the folder, a link could lead to any file of this user.
+  // If other users can write to the folder, a link could lead to any file of this user.
   const int log =
       open(spec_.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (log < 0 && errno == ELOOP) {

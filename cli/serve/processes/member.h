@@ -31,7 +31,7 @@ class Member {
   // Ends the process with SIGKILL and waits for it.
   ~Member();
 
-  // Time of the next start. InfiniteFuture while the program runs, or if it is not to run.
+  // Time of the next start. InfiniteFuture while the program runs, or if it must not run.
   Instant due() const { return due_; }
   void StartAt(Instant time) { due_ = time; }
 
@@ -51,9 +51,9 @@ class Member {
   int stdout_fd() const { return stdout_fd_; }  // -1: it has ended or closed it
   const MemberSpec& spec() const { return spec_; }
 
-  // Reads what it printed. True when its line LISTENING has just come.
+  // Reads the program's new output. True when its line LISTENING has just come.
   bool ReadOutput();
-  // Reads what it logged.
+  // Reads the program's new log lines.
   void ReadLog();
   // The end of its log since its last start.
   std::string LastLogLines(size_t num_lines) const { return log_.LastLines(num_lines); }

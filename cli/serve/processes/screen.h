@@ -14,9 +14,9 @@ namespace lockstep::cli {
 struct Served {
   std::string model;          // as the user named it
   std::string where;          // "on the CPU", "on 8 GPUs"
-  Address address;            // of the API, as bound
+  Address address;            // where the API listens
   bool tls = false;           // the API's
-  bool keys = false;          // the API asks for one
+  bool keys = false;          // the API requires a key
   std::string admin_address;  // of the router's metrics
   std::string log_folder;
 };

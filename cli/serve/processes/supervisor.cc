@@ -20,7 +20,7 @@
 namespace lockstep::cli {
 namespace {
 
-// How often logs and readiness are looked at while the start is under way.
+// How often logs and readiness are checked during the start.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
 constexpr absl::Duration kHealthTimeout = absl::Seconds(1);
 constexpr absl::Duration kStartRetryInterval = absl::Seconds(30);
@@ -87,7 +87,7 @@ absl::Status Supervisor::StartDue(Instant now) {
     const absl::Status status = Annotate(member.Start(now), member.spec().name);
     if (status.ok()) continue;
     if (phase_ == Phase::kStarting) return status;
-    // The other programs still serve, so go on. The cause may pass, as a lack of memory does.
+    // The other programs still serve, so go on. The cause may pass, for example a lack of memory.
     console_->Line(console_->paint().Red(Message(status)) + "; it is tried again in 30s");
     member.StartAt(now + kStartRetryInterval);
   }
@@ -177,7 +177,7 @@ absl::Status Supervisor::OnEnded(Member& member, const Member::Ended& end, Insta
       console_->paint().Red(fmt::format("{} ended with {}", name, DescribeEnd(end.wait_status))) +
       fmt::format("; it starts again in {} (log {})", absl::FormatDuration(end.verdict.wait),
                   member.spec().log_path));
-  // Why it did not start, as it says itself: a flag or a model that cannot be, most often.
+  // Its last line says why it did not start. Most often a flag or the model is wrong.
   if (!member.was_ready() && WIFEXITED(end.wait_status)) console_->Line(member.LastLogLines(1));
   member.StartAt(now + end.verdict.wait);
   return absl::OkStatus();

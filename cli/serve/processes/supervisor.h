@@ -16,8 +16,8 @@
 namespace lockstep::cli {
 
 // Keeps the workers and the router of one machine running, from their first start until the user
-// ends them. Has one thread. While it lives, it takes SIGINT, SIGTERM, SIGCHLD, and SIGHUP unless
-// that is ignored.
+// ends them. Has one thread. While the object exists, it handles SIGINT, SIGTERM, SIGCHLD, and
+// SIGHUP unless that is ignored.
 class Supervisor {
  public:
   struct Fleet {

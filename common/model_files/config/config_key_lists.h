@@ -6,7 +6,7 @@
 namespace lockstep {
 
 // Some model of transformers 4.57 or 5.24, or of vLLM, computes something else with these keys than
-// without them, and nothing here implements it. First the parts that a value switches on.
+// without them, and we do not implement it. First the parts that a value switches on.
 inline constexpr std::string_view kOff = R"([false, 0, "", [], {}])";
 inline constexpr std::string_view kOffKeys[] = {
     "_remove_final_layer_norm",

@@ -12,9 +12,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// None of these keys affects the logits, and every second model has some of them. They are about
-// training, bookkeeping or other tools, or are old copies of what generation_config.json says
-// today. Any other key that nothing reads costs a warning.
+// These keys do not affect the logits, and every second model has some of them. They are about
+// training, bookkeeping or other tools, or are old copies of generation_config.json. Any other key
+// that nothing reads costs a warning.
 constexpr std::string_view kHarmlessKeys[] = {
     "_attn_implementation",
     "_attn_implementation_autoset",
@@ -88,7 +88,7 @@ constexpr std::string_view kHarmlessKeys[] = {
     "use_cache",
 };
 
-// Beside kOffKeys: keys with other neutral values.
+// In addition to kOffKeys: keys with other neutral values.
 constexpr NeutralKey kNeutralKeys[] = {
     {"altup_num_inputs", "[0, 1]"},
     {"attention_in_multiplier", "[1]"},
@@ -133,7 +133,7 @@ bool AreAll(const Json& value, const auto& holds) {
   return value.is_array() && std::all_of(value.begin(), value.end(), holds);
 }
 
-// Keys whose neutral value depends on the rest of the file.
+// Keys with a neutral value that depends on the rest of the file.
 struct DerivedKey {
   std::string_view key;
   std::string_view expected;
@@ -164,7 +164,7 @@ constexpr DerivedKey kDerivedKeys[] = {
      }},
     {"auto_map", "no code for a model of its own",
      [](const Json& value, const ModelConfig&) {
-       // Tokenizers and configurations of a model's own compute no logits.
+       // A model's own tokenizer and configuration classes do not affect the logits.
        return value.is_object() && std::ranges::none_of(value.items(), [](const auto& entry) {
                 return entry.key().starts_with("AutoModel") && !entry.value().is_null();
               });
@@ -226,7 +226,7 @@ absl::Status CheckNeutralKey(JsonObjectReader& reader, const NeutralKey& entry) 
   if (value == nullptr) return absl::OkStatus();
   const Json neutral = Json::parse(entry.neutral_json);
   if (std::find(neutral.begin(), neutral.end(), *value) != neutral.end()) return absl::OkStatus();
-  // Of the neutral values, show the one of the same kind.
+  // Of the neutral values, show the one of the same type.
   const auto alike = std::find_if(neutral.begin(), neutral.end(), [value](const Json& other) {
     return other.type() == value->type() || (other.is_number() && value->is_number());
   });

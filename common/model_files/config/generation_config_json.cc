@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Defaults that would change the text, and are not implemented. Keys that are neither in this table
+// Defaults that would change the text and are not implemented. Keys that are neither in this table
 // nor read below only tune transformers itself.
 constexpr NeutralKey kNeutralGenerationKeys[] = {
     {"bad_words_ids", "[[]]"},
@@ -77,7 +77,7 @@ absl::Status ApplyGenerationConfig(std::string_view text, const std::string& fil
     return InvalidArgument("{}: the file is {}, expected an object", file_name, DescribeJson(root));
   }
   JsonObjectReader reader(root, file_name);
-  // Nothing in this file decides what the model computes, so nothing in it stops the program.
+  // Nothing in this file affects the computation, so its errors are only warnings.
   const auto warn = [config](const absl::Status& status) {
     if (status.ok()) return;
     config->warnings.push_back(fmt::format("{}: this default is ignored", Message(status)));

@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-// Some model of llama.cpp computes something else with these keys than without them, and nothing
-// here implements it.
+// Some model of llama.cpp computes something else with these keys than without them, and we do not
+// implement it.
 constexpr std::string_view kComputingKeys[] = {
     "altup.active_idx",
     "attention.group_norm_epsilon",

@@ -18,7 +18,7 @@ namespace lockstep {
 // None where the file lacks the key.
 absl::StatusOr<std::optional<uint32_t>> ReadUint32(const GgufFile& file, std::string_view key);
 
-// The keys of one architecture, "llama.context_length" and so on. Remembers what was asked for.
+// The keys of one architecture, "llama.context_length" and so on. Remembers which were read.
 class ArchitectureReader {
  public:
   ArchitectureReader(const GgufFile& file, std::string_view architecture)
@@ -33,8 +33,7 @@ class ArchitectureReader {
 
   absl::StatusOr<uint32_t> RequireUint(std::string_view name);
   absl::StatusOr<std::optional<double>> Float(std::string_view name);
-  // Checks a key that we do not implement: it is absent, or has the value at which it changes
-  // nothing.
+  // Checks that a key that we do not implement is absent or has its neutral value.
   absl::Status CheckNeutral(std::string_view name, double neutral);
   absl::Status CheckNeutralFlag(std::string_view name, bool neutral);
 

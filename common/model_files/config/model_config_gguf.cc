@@ -173,7 +173,7 @@ absl::Status ReadScaling(ArchitectureReader& reader, uint32_t max_context_tokens
   } else {
     return reader.Refuse(kTypeKey, Quote(type), "none, linear or yarn");
   }
-  // Length of the context before the scaling: says nothing that the formula of `linear` needs.
+  // The context length before scaling; the formula of `linear` does not use it.
   reader.Ignore("rope.scaling.original_context_length");
   return reader.CheckNeutral("rope.scale_linear", 1);
 }
@@ -224,7 +224,7 @@ absl::StatusOr<std::vector<TokenId>> ReadEndIds(const GgufFile& file) {
   return ids;
 }
 
-// As a number of any type. An absent key is no number, and any other value costs a warning.
+// Reads a number of any type. None if the key is absent. Any other value costs a warning.
 std::optional<double> NumberOf(const GgufFile& file, std::string_view key, ModelConfig* config) {
   if (file.Find(key) == nullptr) return std::nullopt;
   const absl::StatusOr<double> value = file.GetFloat(key);
@@ -233,7 +233,7 @@ std::optional<double> NumberOf(const GgufFile& file, std::string_view key, Model
   return std::nullopt;
 }
 
-// Nothing here decides what the model computes, so no value stops the program.
+// These values do not affect the computation, so their errors are only warnings.
 void ReadGenerationDefaults(const GgufFile& file, ModelConfig* config) {
   constexpr std::pair<std::string_view, std::string_view> kKeys[] = {
       {"general.sampling.temp", "temperature"},
@@ -256,7 +256,7 @@ void ReadGenerationDefaults(const GgufFile& file, ModelConfig* config) {
   }
 }
 
-// Reads what only the tensors say, and no key.
+// Reads properties that only the tensors show.
 void ReadTensorFlags(const GgufFile& file, ModelConfig* config) {
   const ModelFamily& family = *config->family;
   const TensorNames& names = family.gguf;

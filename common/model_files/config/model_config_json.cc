@@ -190,7 +190,7 @@ absl::StatusOr<ModelConfig> ReadConfig(const Json& root, const std::string& file
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<TokenId> ends, ReadTokenIds(reader, "eos_token_id"));
   AddEndIds(ends, reader.Where("eos_token_id"), &config);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<TokenId> bos, ReadTokenIds(reader, "bos_token_id"));
-  // No prompt begins with an id outside of the vocabulary: the tokenizer makes prompts.
+  // Prompts do not begin with an id outside of the vocabulary: the tokenizer makes prompts.
   if (!bos.empty() && bos.front() < config.vocab_size) config.bos_token_id = bos.front();
   LOCKSTEP_RETURN_IF_ERROR(CheckOtherKeys(reader, file_name, &config));
   return config;
@@ -214,7 +214,7 @@ absl::StatusOr<std::vector<TokenId>> ReadTokenIds(JsonObjectReader& reader, std:
   if (value == nullptr) return ids;
   const Json list = value->is_array() ? *value : Json::array({*value});
   for (const Json& id : list) {
-    if (id == -1) continue;  // what some files write for "none"
+    if (id == -1) continue;  // some files write this for "none"
     if (!id.is_number_unsigned() || id.get<uint64_t>() > std::numeric_limits<TokenId>::max()) {
       return InvalidArgument("{} is {}, expected a token id or a list of them", reader.Where(key),
                              DescribeJson(*value));

@@ -66,8 +66,8 @@ absl::StatusOr<std::string> ReadType(JsonObjectReader& reader) {
   return new_key.value_or(old_key.value_or("default"));
 }
 
-// Parameters of some kind of scaling. Where they stand with another kind, the file means something
-// that this reader does not know.
+// Parameters of specific kinds of scaling. With another kind, the file means something that we do
+// not implement.
 constexpr std::string_view kScalingKeys[] = {
     "alpha",          "attention_factor", "attn_factor",
     "beta_fast",      "beta_slow",        "factor",
@@ -77,7 +77,7 @@ constexpr std::string_view kScalingKeys[] = {
     "short_factor",   "short_mscale",     "sliding_attention",
     "truncate",       "scaling_alpha"};
 
-// Refuses parameters of other kinds of scaling. Other keys are no transformers parameter.
+// Refuses parameters of other kinds of scaling. Other keys are not parameters of transformers.
 absl::Status CheckOtherScalingKeys(JsonObjectReader& reader, std::string_view type,
                                    std::vector<std::string>* ignored) {
   LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, {{{"partial_rotary_factor", "[1]"}}}));
@@ -108,7 +108,7 @@ absl::Status ReadScaling(JsonObjectReader& reader, uint32_t max_context_tokens,
     return InvalidArgument("{} is 0", reader.Where("original_max_position_embeddings"));
   }
   const bool has_original = type == "llama3" || type == "yarn";
-  // In Phi's files the number stands beside the object. That one is read already, and wins.
+  // Phi's files have the number next to the object. It was read already and takes precedence.
   if (!has_original) rope->original_max_positions = 0;
   if (has_original && rope->original_max_positions == 0) {
     rope->original_max_positions = original.value_or(max_context_tokens);
@@ -134,7 +134,7 @@ absl::Status ReadScaling(JsonObjectReader& reader, uint32_t max_context_tokens,
   return CheckOtherScalingKeys(reader, type, ignored);
 }
 
-// One of the two objects. `rope` has what stands beside it.
+// Reads one of the two objects. `rope` holds the values next to the object.
 absl::Status ReadObject(const Json& object, const std::string& file_name, std::string_view key,
                         ModelConfig* config, RopeConfig* rope) {
   JsonObjectReader members(object, file_name, std::string(key));
@@ -185,7 +185,7 @@ absl::Status ReadRope(JsonObjectReader& reader, const std::string& file_name, Mo
     inner = rope;
     inner_has_theta = has_theta;
   }
-  outer.original_max_positions = 0;  // without scaling it says nothing
+  outer.original_max_positions = 0;  // has no meaning without scaling
   config->rope = inner.value_or(outer);
   return absl::OkStatus();
 }

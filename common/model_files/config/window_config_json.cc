@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What a file says about windows.
+// The keys about windows.
 struct WindowKeys {
   bool is_off = false;                  // use_sliding_window says that no layer has a window
   std::optional<uint32_t> tokens;       // of sliding_window, or the family's default
@@ -43,7 +43,7 @@ absl::StatusOr<WindowKeys> ReadWindowKeys(JsonObjectReader& reader, const ModelC
   return keys;
 }
 
-// Reads layer_types: for each layer, whether it has a window.
+// Reads layer_types: true for each layer with a window.
 absl::StatusOr<std::vector<bool>> ReadLayerTypes(const JsonObjectReader& reader, const Json& types,
                                                  const ModelConfig& config) {
   if (!types.is_array() || types.size() != config.num_layers) {
@@ -91,7 +91,7 @@ absl::StatusOr<std::vector<bool>> ApplyRule(const JsonObjectReader& reader, cons
   return has_window;
 }
 
-// Whether the window of `layer` can be served. `in_list`: layer_types says that it has one.
+// Checks that the window of `layer` can be served. `in_list`: layer_types gives it a window.
 absl::Status CheckWindow(const JsonObjectReader& reader, const WindowKeys& keys,
                          const ModelConfig& config, bool in_list, size_t layer) {
   if (config.family->windows.layers == WindowLayers::kNone) {

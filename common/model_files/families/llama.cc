@@ -3,8 +3,8 @@
 namespace lockstep {
 namespace {
 
-// In this architecture llama.cpp rotates neighbouring elements, and stores q and k in the order for
-// that.
+// For this architecture, llama.cpp rotates neighbouring elements and stores q and k in the order
+// for that.
 constexpr TensorNames LlamaGgufNames() {
   TensorNames names = kGgufNames;
   names.interleaved_heads = true;
@@ -13,7 +13,7 @@ constexpr TensorNames LlamaGgufNames() {
 
 }  // namespace
 
-// Llama 2 and 3, SmolLM2, and others that say LlamaForCausalLM.
+// Llama 2 and 3, SmolLM2, and other models with the class LlamaForCausalLM.
 const ModelFamily& LlamaFamily() {
   static constexpr ModelFamily kFamily = {.name = "llama",
                                           .architecture = "LlamaForCausalLM",

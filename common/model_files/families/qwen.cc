@@ -19,7 +19,7 @@ const ModelFamily& Qwen3Family() {
       .name = "qwen3",
       .architecture = "Qwen3ForCausalLM",
       .qk_norm = true,
-      .default_head_dim = 128,  // whatever the hidden size
+      .default_head_dim = 128,  // for any hidden size
       .windows = {.layers = WindowLayers::kLatter, .needs_switch = true},
       .hugging_face = kHuggingFaceNames,
       .gguf = kGgufNames};

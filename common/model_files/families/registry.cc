@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// All families, in the order in which messages list them.
+// All families, in the order of messages.
 #define LOCKSTEP_FOR_EACH_FAMILY(family) \
   family(LlamaFamily) family(Qwen2Family) family(Qwen3Family) family(Gpt2Family)
 

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-// What most files call the tensors of a decoder.
+// The usual names of a decoder's tensors.
 inline constexpr TensorNames kHuggingFaceNames = {
     .layer_prefix = "model.layers.",
     .token_embedding = "model.embed_tokens",

@@ -19,7 +19,7 @@ constexpr std::string_view kCompressionFormats[] = {
     "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mixed-precision"};
 constexpr std::string_view kStrategies[] = {"tensor", "channel", "group", "block", "tensor_group"};
 constexpr std::string_view kActivationStrategies[] = {"tensor", "token", "group", "tensor_group"};
-// How the scales were found, and what they were before they were stored.
+// How the scales were computed, and their type before they were stored.
 constexpr std::string_view kOriginArguments[] = {"observer", "observer_kwargs", "scale_dtype",
                                                  "zp_dtype"};
 constexpr std::string_view kOtherTopKeys[] = {"quant_method",   "global_compression_ratio",
@@ -89,7 +89,7 @@ absl::StatusOr<Arguments> ReadArguments(const Json& object, const std::string& f
                            block ? "given" : "missing", arguments.strategy);
   }
   arguments.block = block.value_or(BlockSize{0, 0});
-  // The order in which columns were quantised. weight_g_idx says what that means for the layout.
+  // The order of quantising the columns. For the layout, weight_g_idx tells all about it.
   reader.Find("actorder");
   SkipHarmless(reader, kOriginArguments);
   LOCKSTEP_RETURN_IF_ERROR(RefuseUnreadKeys(reader));

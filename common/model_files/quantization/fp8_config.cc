@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// No tool gives the logits' matrix codes with these methods.
+// With these methods no tool quantises the logits' matrix.
 QuantizationConfig::Rule HeadRule() {
   QuantizationConfig::Rule rule;
   rule.patterns.push_back(KnownRegex(std::string(kHeadExpression)));

@@ -7,14 +7,14 @@
 #include "common/status.h"
 
 // quantization_config of GPTQ (AutoGPTQ, GPTQModel, Optimum, AutoRound) and AWQ (AutoAWQ,
-// GPTQModel). Both quantise the linear modules of the layers, and leave the rest of the model as it
-// is.
+// GPTQModel). Both quantise the linear modules of the layers and leave the rest of the model
+// unchanged.
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::json;
 
-// How the codes were found, and settings of other programs.
+// How the codes were computed, and settings of other programs.
 constexpr std::string_view kToolKeys[] = {
     "act_group_aware",
     "amp",
@@ -90,7 +90,7 @@ absl::Status ReadColumnGroups(JsonObjectReader& reader, WeightScheme* scheme) {
   return absl::OkStatus();
 }
 
-// The words of a name, so that it means itself in a regular expression.
+// Escapes a name for use in a regular expression.
 absl::StatusOr<std::string> QuotedName(const std::string& name, const std::string& where) {
   const bool is_plain = std::all_of(name.begin(), name.end(), [](unsigned char character) {
     return absl::ascii_isalnum(character) || character == '_' || character == '.';
@@ -181,8 +181,8 @@ absl::Status ReadOverride(const Json& object, const std::string& file, const std
   return RefuseUnreadKeys(reader);
 }
 
-// GPTQModel's `dynamic`: regular expressions in the order of the file; the first that matches
-// decides. "-:" in front leaves the module as it is.
+// GPTQModel's `dynamic`: regular expressions in the order of the file; the first match decides.
+// "-:" in front leaves the module unquantised.
 absl::Status ReadDynamic(JsonObjectReader& reader, const QuantizationObject& config,
                          const WeightScheme& scheme, QuantizationRules* rules) {
   const Json* dynamic = reader.Find("dynamic");

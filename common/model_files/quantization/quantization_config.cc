@@ -23,7 +23,7 @@ constexpr Method kMethods[] = {
     {"modelopt", ParseModelOpt}, {"mxfp4", ParseMxfp4},
 };
 
-// The older name is that of files from before transformers knew compressed-tensors.
+// Files from before transformers knew compressed-tensors use the older name.
 constexpr std::string_view kKeys[] = {"quantization_config", "compression_config"};
 
 constexpr size_t kMaxQuantizationFileBytes = size_t{16} << 20;

@@ -10,8 +10,8 @@
 
 #include "common/model_files/quantization/module_pattern.h"
 
-// What quantization_config of a config.json says: how the weights of each module are stored.
-// A key or a value that is not known is refused by name, because it could alter the weights.
+// The quantization_config of a config.json: how the weights of each module are stored. An unknown
+// key or value is refused by name, because it could alter the weights.
 namespace lockstep {
 
 // The layout in the file. docs/formats.md lists the tensors of each.
@@ -32,7 +32,7 @@ std::string_view WeightFormatName(WeightFormat format);
 // Which weights share one scale.
 enum class ScaleExtent { kTensor, kChannel, kGroup, kBlock };
 
-// What the checkpoint's authors expect of activations. Weight-only products may ignore it.
+// The authors' expectation for activations. Weight-only products may ignore it.
 enum class ActivationScheme { kUnquantized, kDynamic, kStatic };
 
 struct WeightScheme {
@@ -60,7 +60,7 @@ struct KvCacheScheme {
 
 class QuantizationConfig {
  public:
-  // One rule: modules that match one of `patterns` have `scheme`, or none.
+  // One rule: modules that match one of `patterns` have `scheme`, or no scheme.
   struct Rule {
     std::vector<ModulePattern> patterns;
     std::optional<WeightScheme> scheme;
@@ -73,9 +73,8 @@ class QuantizationConfig {
   const std::string& method() const { return method_; }  // "compressed-tensors"
   const std::optional<KvCacheScheme>& kv_cache() const { return kv_cache_; }
 
-  // The scheme of the first rule that matches. None: the weights are not quantised.
-  //   module: a linear one, "model.layers.0.mlp.down_proj"; embeddings and norms are never
-  //   quantised
+  // The scheme of the first rule that matches. None: the weights are not quantised. `module`: a
+  // linear one, "model.layers.0.mlp.down_proj". Embeddings and norms are never quantised.
   absl::StatusOr<std::optional<WeightScheme>> SchemeOf(std::string_view module) const;
 
  private:
@@ -89,15 +88,15 @@ class QuantizationConfig {
 absl::StatusOr<std::optional<QuantizationConfig>> QuantizationConfigFromJson(
     std::string_view config_json, const std::string& name);
 
-// Files beside config.json in which older tools say the same: ModelOpt and AutoGPTQ. A reader asks
-// for them if config.json says nothing.
+// Older tools write the same data into these files next to config.json: ModelOpt and AutoGPTQ. They
+// are read if config.json has none.
 inline constexpr std::string_view kModelOptConfigFile = "hf_quant_config.json";
 inline constexpr std::string_view kGptqConfigFile = "quantize_config.json";
 // `name`: the path, which ends with one of the two. INVALID_ARGUMENT for another.
 absl::StatusOr<QuantizationConfig> QuantizationConfigFromOlderFile(std::string_view text,
                                                                    const std::string& name);
 
-// What the files of a folder say: config.json, or else an older file. None if they say nothing.
+// Reads a folder's files: config.json, or else an older file. None if there is no such data.
 absl::StatusOr<std::optional<QuantizationConfig>> LoadQuantizationConfig(const std::string& folder);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 #include "common/json/json.h"
 #include "common/model_files/quantization/quantization_config.h"
 
-// Internal to the readers of quantization_config: one reader a method, and what they share.
+// Shared parts of the readers of quantization_config; each method has one reader. Internal.
 namespace lockstep {
 
 struct QuantizationObject {
@@ -37,17 +37,17 @@ absl::StatusOr<ParsedMethod> ParseFp8(const QuantizationObject& config);
 absl::StatusOr<ParsedMethod> ParseModelOpt(const QuantizationObject& config);
 absl::StatusOr<ParsedMethod> ParseMxfp4(const QuantizationObject& config);
 
-// Members that say nothing about the weights' layout.
+// Skips members that do not affect the weights' layout.
 void SkipHarmless(JsonObjectReader& reader, std::span<const std::string_view> keys);
-// INVALID_ARGUMENT naming the first member that nobody read.
+// INVALID_ARGUMENT names the first unread member.
 absl::Status RefuseUnreadKeys(JsonObjectReader& reader);
 std::string QuotedList(std::span<const std::string_view> values);  // "a", "b" or "c"
-// An absent member, or one of `values`, whose names stand in the error. In lower case.
+// Reads a member that is absent or one of `values`; the error lists their names. In lower case.
 absl::StatusOr<std::optional<std::string>> ReadOneOf(JsonObjectReader& reader, std::string_view key,
                                                      std::span<const std::string_view> values);
-// An absent member counts as `value`; another value is refused.
+// An absent member counts as `value`. Another value is refused.
 absl::Status ExpectBool(JsonObjectReader& reader, std::string_view key, bool value);
-// The member is absent, {} or [].
+// Requires the member to be absent, {} or [].
 absl::Status ExpectEmpty(JsonObjectReader& reader, std::string_view key);
 absl::StatusOr<std::vector<std::string>> ReadNames(JsonObjectReader& reader, std::string_view key);
 // A number of columns; 0 stands for a whole row, which files write as -1.
@@ -59,10 +59,10 @@ struct BlockSize {
 };
 absl::StatusOr<std::optional<BlockSize>> ReadBlockSize(JsonObjectReader& reader,
                                                        std::string_view key);
-// A rule for modules_to_not_convert, or whatever the member is called.
+// Makes the rule of modules_to_not_convert, or of a member with the same meaning.
 absl::StatusOr<QuantizationConfig::Rule> ReadNotConverted(JsonObjectReader& reader,
                                                           std::string_view key);
-// Every module that no rule before this one has named.
+// Adds a rule for every module that no earlier rule names.
 void AddSchemeForTheRest(const WeightScheme& scheme, QuantizationRules* rules);
 // The matrix of the logits.
 inline constexpr std::string_view kHeadExpression = "(?:.*\\.)?lm_head$";

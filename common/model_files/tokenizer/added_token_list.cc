@@ -102,7 +102,7 @@ absl::StatusOr<std::map<TokenId, AddedToken>> ReadDecoder(const JsonNode& decode
   return tokens;
 }
 
-// added_tokens.json, which older versions wrote: ids by contents.
+// added_tokens.json of older versions: ids by contents.
 absl::StatusOr<std::map<TokenId, AddedToken>> ReadAddedFile(const TokenizerFiles::File& file,
                                                             const SpecialTokens& special) {
   std::map<TokenId, AddedToken> tokens;
@@ -186,7 +186,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // Adds what the other files list, and collects the special tokens.
+  // Adds the tokens of the other files and collects the special tokens.
   absl::Status ReadOtherFiles(SpecialTokens& special) {
     nlohmann::json config = nlohmann::json::object();
     if (!files_.config.text.empty()) {

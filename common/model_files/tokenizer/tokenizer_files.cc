@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// What a folder without tokenizer.json has instead, as the end of an error. "" if nothing is known.
+// Describes a folder without tokenizer.json, for the end of an error. "" if nothing is known.
 std::string_view OtherVocabulary(const std::filesystem::path& folder) {
   constexpr std::pair<std::string_view, std::string_view> kFiles[] = {
       {"tokenizer.model", "; the folder has tokenizer.model of SentencePiece, which is not read"},
@@ -45,7 +45,7 @@ absl::StatusOr<TokenizerFiles> ReadTokenizerFiles(const std::string& folder) {
   }
   if (!tokenizer.ok()) return tokenizer.status();
   files.tokenizer.text = *std::move(tokenizer);
-  // An empty file was not fetched whole. It does not count as absent.
+  // An empty file is an incomplete download. It does not count as absent.
   LOCKSTEP_RETURN_IF_ERROR(RefuseOtherKinds(files.tokenizer.text, files.tokenizer.name, "JSON"));
   for (TokenizerFiles::File* const file :
        {&files.config, &files.special_tokens, &files.added_tokens}) {

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// The files in a model folder that say how a text is cut into tokens. `text` is "" if the folder
-// has no such file. `name` stands for the file in errors.
+// The files of a model folder that define how text becomes tokens. `text` is "" if the folder has
+// no such file. `name` stands for the file in errors.
 struct TokenizerFiles {
   struct File {
     std::string name;

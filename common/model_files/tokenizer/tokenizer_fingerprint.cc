@@ -38,7 +38,7 @@ constexpr std::array<std::string_view, 7> kGgufKeys = {
     "tokenizer.ggml.merges",      "tokenizer.ggml.add_bos_token", "tokenizer.ggml.token_type",
     "tokenizer.ggml.bos_token_id"};
 
-// 0 says that there is no tokenizer.
+// 0 means that there is no tokenizer.
 uint64_t NotZero(uint64_t hash) { return hash == 0 ? 1 : hash; }
 
 template <typename T>
@@ -109,7 +109,7 @@ void SpellMergesAlike(nlohmann::json& model) {
   }
 }
 
-// What the files beside tokenizer.json add. nullopt: nothing, as in most folders.
+// The tokens added by the files next to tokenizer.json. nullopt: none, as in most folders.
 absl::StatusOr<std::optional<uint64_t>> OfAddedTokens(const nlohmann::json& document,
                                                       const TokenizerFiles& files) {
   static const nlohmann::json kEmpty = nlohmann::json::object();

@@ -11,11 +11,10 @@ namespace lockstep {
 // compare fingerprints, so that ids mean the same to both. 0 only if the model has no tokenizer (no
 // tokenizer.json in the folder, no tokenizer.ggml.tokens in the file).
 //
-// Hashes what the files say about which ids a text gets: vocabulary, merges, added tokens,
-// normalizer, pre-tokenizer and the tokens around a text. The files beside tokenizer.json count
-// only where they change the added tokens. Neither the chat template nor the decoder counts. The
-// same tokenizer has different fingerprints in the two formats. A file in neither format is an
-// error that names it.
+// Hashes everything that decides the ids of a text: vocabulary, merges, added tokens, normalizer,
+// pre-tokenizer and the tokens around a text. Other files count only if they change the added
+// tokens. The chat template and the decoder do not count. The same tokenizer has different
+// fingerprints in the two formats. A file in neither format is an error that names it.
 absl::StatusOr<uint64_t> LoadTokenizerFingerprint(const std::string& path);
 
 }  // namespace lockstep

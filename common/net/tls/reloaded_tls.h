@@ -13,18 +13,18 @@
 
 namespace lockstep {
 
-// What new connections of a server shake hands with, made of files that may be replaced while the
-// process runs. `Context` is a TLS library's. Any thread.
+// The TLS settings of a server's new connections. They are made of files that may be replaced while
+// the process runs. `Context` is a type of a TLS library. Used from any thread.
 template <typename Context>
 class ReloadedTls {
  public:
   using Make = absl::StatusOr<std::shared_ptr<Context>> (*)(const TlsFiles&);
 
-  // `log_name` begins the lines of the log: "TLS". `make` names the file in its errors.
+  // `log_name` begins log lines: "TLS". Errors of `make` name the file.
   ReloadedTls(std::string log_name, TlsFiles files, Make make)
       : log_name_(std::move(log_name)), files_(std::move(files)), make_(make) {}
 
-  // Before anything else.
+  // Call this first.
   absl::Status Load() {
     MutexLock lock(mutex_);
     seen_ = StampsOf(files_);
@@ -32,11 +32,11 @@ class ReloadedTls {
     return absl::OkStatus();
   }
 
-  // Of the files as they are now. If what they hold now cannot be used, as they were before, which
-  // is logged once. A few system calls unless something changed.
+  // The settings from the current files. If these cannot be used, the previous settings; that is
+  // logged once. Costs a few system calls unless a file changed.
   std::shared_ptr<Context> Current() {
     MutexLock lock(mutex_);
-    // Looked at before they are read: what changes in between is seen the next time.
+    // Stamps come before reading, so that a change in between is seen next time.
     if (const TlsFileStamps now = StampsOf(files_); now != seen_) {
       seen_ = now;
       if (auto context = make_(files_); context.ok()) {

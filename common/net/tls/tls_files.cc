@@ -20,7 +20,7 @@ using Bio = std::unique_ptr<BIO, decltype(&BIO_free)>;
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 
-// An encrypted key cannot be read, because nobody is there to type its password.
+// Refuses encrypted keys, because there is no user to type a password.
 int NoPassword(char*, int, int, void*) { return -1; }
 
 Bio BioOf(const std::string& text) {
@@ -36,7 +36,7 @@ absl::StatusOr<Certificate> ReadCertificate(const std::string& path) {
   return certificate;
 }
 
-// No error contains what the file holds.
+// Errors must not contain the file's content.
 absl::StatusOr<Key> ReadKey(const std::string& path) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxPemBytes));
   const Bio bio = BioOf(text);

@@ -116,8 +116,8 @@ struct DecodeShared {
   int scores;    // [2][score_floats]: [score_rows, kScoreStride] fp32
   int barriers;  // [kMaxDecodeStages] full, [kMaxDecodeStages] empty, [kArrivalTurns]
                  // written, [kArrivalTurns] counted
-  int works;     // [kMaxDecodeStages] DecodeWork: the item whose first tile is in this stage; only
-                 // PagedDecodeAttention has this and what follows
+  int works;     // [kMaxDecodeStages] DecodeWork: the item with its first tile in this stage. From
+                 // here on for PagedDecodeAttention only
   int arrivals;  // DecodeArrivals
   int end;
 };

@@ -163,7 +163,7 @@ class RingFiller {
     }
   }
 
-  // Copies the queries of the row whose first tile is in this stage.
+  // Copies the queries of the row that begins in this stage.
   __device__ __forceinline__ void CopyQueries(int stage) {
     const PagedDecodeAttentionParams& params = arguments_.params;
     if (lane_ != 0) return;

@@ -104,7 +104,7 @@ struct MathItem {
     return kShared ? row % group : row;
   }
 
-  // Whether the item is of a single row whose result is a single part.
+  // True if the item has one row and one part.
   __device__ __forceinline__ bool IsOnePart() const {
     if constexpr (!kShared) return at.num_parts == 1;
     return item.num_rows == 1 && __shfl_sync(0xFFFFFFFFu, at.num_parts, 0) == 1;
@@ -114,7 +114,7 @@ struct MathItem {
   DecodeItemRow at;  // the item's row; if items may have several rows, lane i has row i
 };
 
-// Writes the output of a row whose result is a single part.
+// Writes the output of a row that has only one part.
 template <int kHeadDim, int kHalves, bool kShared>
 __device__ __forceinline__ void WriteOutput(const DecodeArguments& arguments,
                                             const MathItem<kShared>& work,

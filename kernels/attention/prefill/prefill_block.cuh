@@ -74,8 +74,8 @@ struct PrefillBlock {
   static constexpr int kBytes = kTurn + 8 * kGroups;
   static_assert(kBytes <= 227 * 1024);
 
-  // Arrivals that complete a warpgroup's queries: of each copying thread, and of the one that wrote
-  // the item.
+  // Arrivals that complete a warpgroup's queries: one of each copying thread, and one of the thread
+  // that wrote the item.
   static constexpr int kQueryArrivals = kGroupThreads + 1;
 
   // Byte offset of the `chunk`th 8 dims of a query row. They are swizzled like the keys.

@@ -47,8 +47,8 @@ class PrefillCopier {
   }
 
  private:
-  // Each warpgroup's queries arrive on their own, and nobody waits here until they have: the first
-  // warpgroup to end an item begins the next.
+  // Each warpgroup's queries have barriers of their own. So the first warpgroup to end an item
+  // begins the next.
   __device__ __forceinline__ void CopyQueries(const RowTile& rows, int group) {
     constexpr int kRowChunks = kHeadDim * 2 / 16;
     const int thread = 32 * warp_ + lane_;

@@ -33,9 +33,9 @@ class PrefillGroup {
   __device__ __forceinline__ void Run();
 
  private:
-  // Whose turn it is to issue products. The first warpgroup has the fewest tiles. For all of these
-  // but the first tile, the warpgroups with rows take turns. Between items it is always the first
-  // one's turn.
+  // The order in which warpgroups issue products. The first warpgroup has the fewest tiles. For all
+  // of these except the first tile, the warpgroups with rows take turns. Between items it is always
+  // the first one's turn.
   struct Turns {
     int tiles;  // of the first warpgroup, which has the fewest
     int next_group;

@@ -42,8 +42,9 @@ __device__ __forceinline__ void SyncThreads(int id, int num_threads) {
 __device__ __forceinline__ void ArriveAtThreads(int id, int num_threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(num_threads) : "memory");
 }
-// Adds to global memory and returns the old value. What this thread saw written before is visible
-// to whoever reads the result, and what they had seen to this thread.
+// Adds to global memory and returns the old value, with acquire and release semantics: a thread
+// that reads the new value also sees all writes that this thread has seen, and this thread sees
+// those of earlier adders.
 __device__ __forceinline__ uint32_t AddAcquireRelease(uint32_t* global, uint32_t value) {
   uint32_t old;
   asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"

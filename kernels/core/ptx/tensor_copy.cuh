@@ -30,7 +30,7 @@ __device__ __forceinline__ void PrefetchTensorMap(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// The box of a matrix whose first element is (row, column), to shared memory; its bytes count at
+// Copies the box of a matrix that begins at (row, column) to shared memory. Its bytes count at
 // `barrier`.
 __device__ __forceinline__ void CopyTensorBox(uint32_t shared_address, const CUtensorMap* map,
                                               int column, int row, uint32_t barrier,

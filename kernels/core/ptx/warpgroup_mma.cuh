@@ -25,9 +25,9 @@ __device__ __forceinline__ void HoldAccumulator(float (&d)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// A matrix in shared memory whose rows are 64 bf16 of ascending k (128 bytes), groups of 8 rows in
-// 1024 bytes, aligned to that, the 16-byte parts of row r at part ^ (r % 8): what a tensor map with
-// a 128-byte swizzle delivers. Add kDescriptorStepK16 to go on by 16 columns.
+// Describes a matrix in shared memory. A row is 64 bf16 of ascending k (128 bytes). 8 rows are a
+// group of 1024 bytes, aligned to 1024. The 16-byte parts of row r are at part ^ (r % 8). This is
+// the order of a tensor map with a 128-byte swizzle. Add kDescriptorStepK16 to go on by 16 columns.
 __device__ __forceinline__ constexpr uint64_t MatrixDescriptor(uint32_t shared_address,
                                                                uint32_t group_stride_bytes = 1024) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
@@ -36,9 +36,10 @@ __device__ __forceinline__ constexpr uint64_t MatrixDescriptor(uint32_t shared_a
 }
 inline constexpr uint64_t kDescriptorStepK16 = 32 >> 4;
 
-// Up to 8 rows in shared memory, row r from shared_address + 16 r on, its next 8 bf16 always
-// stride_bytes behind: the rows may lie 8 columns by 8 columns in turn. Whatever lies there instead
-// of rows that there are not gives products that nobody looks at. On by 16 columns: 2 strides.
+// Describes up to 8 rows in shared memory. Row r begins at shared_address + 16 r, and each next 8
+// bf16 are stride_bytes further, so the memory may hold 8 columns of all rows after 8 columns. If
+// there are fewer rows, the bytes in their place give products that are not used. To go on by 16
+// columns, add 2 strides.
 __device__ __forceinline__ uint64_t FewRowsDescriptor(uint32_t shared_address,
                                                       uint32_t stride_bytes) {
   return static_cast<uint64_t>(stride_bytes >> 4) << 16 | (shared_address & 0x3FFFF) >> 4;

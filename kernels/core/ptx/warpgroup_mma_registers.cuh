@@ -8,9 +8,9 @@
 // left operand in registers.
 namespace lockstep::kernels::ptx {
 
-// A right operand in shared memory whose rows are 16 of ascending k, each 64 bf16 of ascending n
-// (128 bytes), groups of 8 rows in 1024 bytes, aligned to that, the 16-byte parts of row r at part
-// ^ (r % 8); further panels of 64 columns `panel_bytes` on.
+// Describes a right operand in shared memory. It has 16 rows of ascending k, each of 64 bf16 of
+// ascending n (128 bytes). 8 rows are a group of 1024 bytes, aligned to 1024. The 16-byte parts of
+// row r are at part ^ (r % 8). Each further panel of 64 columns is `panel_bytes` further.
 __device__ __forceinline__ uint64_t TransposedMatrixDescriptor(uint32_t shared_address,
                                                                uint32_t panel_bytes) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;

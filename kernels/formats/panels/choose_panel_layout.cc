@@ -11,7 +11,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// A byte has one zero, whose sign is positive.
+// A byte has only one zero, the positive one.
 bool IsIntegerWithin(float value, float lowest, float highest) {
   return value >= lowest && value <= highest && value == std::floor(value) &&
          !(value == 0.0f && std::signbit(value));

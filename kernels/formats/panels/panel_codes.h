@@ -10,9 +10,9 @@
 #include "kernels/formats/panels/panel_lanes_avx2.h"
 #endif
 
-// The codes of every second column of a step for 16 outputs, and what they are before they meet a
-// scale. `word`: their place among the step's words. Values<i> belong to one of the columns. Their
-// scale must be multiplied by kScaleFactor.
+// The codes of every second column of a step for 16 outputs, and their values before the scale.
+// `word`: their place among the step's words. Values<i> belong to one of the columns. Their scale
+// must be multiplied by kScaleFactor.
 namespace lockstep::kernels::LOCKSTEP_ISA {
 
 struct CodesOf4Bits {

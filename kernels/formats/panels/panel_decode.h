@@ -6,8 +6,8 @@
 #include "kernels/formats/panels/panel_scales.h"
 #include "kernels/formats/panels/wide_dot.h"
 
-// From codes to weights in registers: values of bf16 in lanes of fp32. Only for layouts whose
-// is_fused is set.
+// From codes to weights in registers: values of bf16 in lanes of fp32. Only for layouts with
+// is_fused.
 namespace lockstep::kernels::LOCKSTEP_ISA {
 
 // Rounds as ToBFloat16 does, for numbers that are not near the limits of fp32. In fp32 the product
@@ -33,7 +33,7 @@ struct DecoderOf {
   }
 };
 
-// Codes of layouts whose is_exact is set.
+// Codes of layouts with is_exact.
 struct ExactFp4Decoder : DecoderOf<CodeKind::kFp4E2M1> {
   template <int kPair>
   LOCKSTEP_INLINE static F32x16 Decode(const Codes& codes, const LaneScales& scales) {
@@ -43,7 +43,7 @@ struct ExactFp4Decoder : DecoderOf<CodeKind::kFp4E2M1> {
 
 #if LOCKSTEP_ISA_LEVEL == 2
 
-// kInt4 without zero points whose scales are bf16. 65537 times such a scale is exact in fp32, so
+// kInt4 without zero points, with scales in bf16. 65537 times such a scale is exact in fp32, so
 // that the product with a code needs no rounding of its own.
 struct ShortInt4Decoder {
   static constexpr CodeKind kKind = CodeKind::kInt4;

@@ -6,7 +6,7 @@
 #include "kernels/formats/panels/panel_codes.h"
 #include "kernels/gemm/packed_matrix.h"
 
-// What a group of columns makes of its codes. Only for layouts whose is_fused is set.
+// The values that a group's scales give to its codes. Only for layouts with is_fused.
 namespace lockstep::kernels::LOCKSTEP_ISA {
 
 // A code u has the value fma(u, multiply, add), before it is rounded to bf16.

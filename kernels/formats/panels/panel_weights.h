@@ -14,8 +14,8 @@
 
 namespace lockstep::kernels {
 
-// The weights of a product in panels of codes, in memory of the host. Parts whose codes differ in
-// kind, as the v of a Q4_K_M file does from its q and k, are matrices of their own.
+// The weights of a product in panels of codes, in memory of the host. Parts with codes of different
+// kinds, such as the v of a Q4_K_M file and its q and k, are matrices of their own.
 class PanelWeights final : public PackedWeights {
  public:
   // `parts`: one below the other. INVALID_ARGUMENT as from PackPanels, and for weights that cannot

@@ -20,9 +20,9 @@ struct RowSums {
   F32x16 sum[kVectorsPerPanel];
 };
 
-// Adds the products of a panel whose layout is fused, where WideIsExact. Few rows use the weights
-// where they are decoded, in registers. For many, some columns are decoded once. The caller flushes
-// subnormal numbers.
+// Adds the products of a panel with a fused layout, if WideIsExact. For few rows, weights are used
+// where they are decoded, in registers. For many rows, some columns are decoded once. The caller
+// flushes subnormal numbers.
 void AddWide(const PanelRows& rows, const PanelMatrix& weights, int64_t panel, RowSums* sums);
 
 }  // namespace lockstep::kernels::LOCKSTEP_ISA

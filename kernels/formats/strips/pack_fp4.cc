@@ -37,7 +37,7 @@ class Fp4Packer {
 
   float ScaleOfRow(int64_t row) const { return matrix_.block_scales[static_cast<size_t>(row)]; }
 
-  // A row whose groups are all zero may have any scale, and needs none.
+  // If all groups of a row are zero, it may have any scale, and needs none.
   void PackRowScales(int64_t row) {
     const auto first = matrix_.scales.begin() + row * matrix_.num_groups();
     row_ = {};

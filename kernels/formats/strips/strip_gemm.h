@@ -11,7 +11,7 @@
 
 namespace lockstep::kernels {
 
-// Products of the GPU whose weights stay packed. output[m][n] = sum over k of input[m][k] *
+// Products on the GPU with weights that stay packed. output[m][n] = sum over k of input[m][k] *
 // weights[n][k], plus bias[n]. Every weight is DequantizeRow's bf16, and the sum is the canonical
 // dot product. So the bits are those of Gemm (kernels/gemm/gemm.h) with the weights in bf16.
 struct StripGemmParams {

@@ -8,7 +8,7 @@
 
 namespace lockstep::kernels {
 
-// What a kernel of packed weights is told besides the tensor map of its input.
+// The arguments of a kernel of packed weights, without the tensor map of its input.
 struct StripTask {
   GemmTask output;        // n, bias, outputs and num_rows; nothing else of it is set
   const uint8_t* strips;  // of the whole matrix

@@ -15,9 +15,9 @@
 
 namespace lockstep::kernels {
 
-// The weights of a product in strips, in memory of the GPU. Parts whose codes differ in kind, as
-// the v of a Q4_K_M file does from its q and k, are matrices of their own. Each is a kernel of its
-// own then.
+// The weights of a product in strips, in memory of the GPU. Parts with codes of different kinds,
+// such as the v of a Q4_K_M file and its q and k, are matrices of their own, each with a kernel of
+// its own.
 class StripWeights final : public PackedWeights {
  public:
   // `parts`: one below the other. On the current device. The bytes

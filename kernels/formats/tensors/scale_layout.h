@@ -11,7 +11,7 @@ namespace lockstep::kernels {
 // How scales are used: codes of integers take them in bf16, others in fp32.
 enum class ScaleRounding { kNone, kBFloat16 };
 
-// Sets group_columns and scales of `matrix`, whose n and k are set, from a tensor of this extent:
+// Sets group_columns and scales of `matrix` from a tensor of this extent. n and k must be set.
 //   kTensor   [], [1] or [1, 1]
 //   kChannel  [n, 1] or [n]
 //   kGroup    [n, k / group_size]; the size divides k

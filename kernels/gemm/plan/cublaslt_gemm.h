@@ -18,7 +18,8 @@ struct CublasLtPlan {
   bool splits_k = false;
 };
 
-// Which of cuBLASLt's algorithms may be used: those that split K break the canonical dot product.
+// Which of cuBLASLt's algorithms may be used: an algorithm that splits K breaks the canonical dot
+// product.
 enum class SplitK { kNever, kAllowed };
 
 // cuBLASLt as one way to compute a GEMM: its handle, and a workspace of fixed size, so that one

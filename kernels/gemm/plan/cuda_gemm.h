@@ -48,7 +48,7 @@ class CudaGemm {
   CudaGemm& operator=(const CudaGemm&) = delete;
 
   // Plans and checks a shape, before serving. A gated shape is planned as a product, and then with
-  // SwiGLU in it or behind it, whichever is faster.
+  // SwiGLU in it and after it; the faster way is kept.
   //
   // Plans: for every range of rows (gemm_row_ranges.h) the fastest of some tilings of our kernel
   // and some algorithms of cuBLASLt is kept, timed with weights that no cache holds.
@@ -70,7 +70,7 @@ class CudaGemm {
   // runs on our own kernel.
   absl::Status Run(const CudaStream& stream, const GemmParams& params) const;
 
-  // SwiGLU of a product, whose weights are [gate rows; up rows]: in one kernel or in two, with the
+  // SwiGLU of a product with the weights [gate rows; up rows]: in one kernel or in two, with the
   // same bits. swiglu.gate_up is gate_up.output, which is written if there are two.
   absl::Status RunGated(const CudaStream& stream, const GemmParams& gate_up,
                         const SwiGluParams& swiglu) const;
@@ -80,7 +80,7 @@ class CudaGemm {
   absl::Status RunGelu(const CudaStream& stream, const GemmParams& product,
                        const GeluParams& gelu) const;
 
-  // Candidates of cuBLASLt whose bits differed, and plans kept, over all shapes.
+  // Candidates of cuBLASLt that gave other bits, and plans kept, over all shapes.
   int num_refused_plans() const { return num_refused_plans_; }
   int num_plans() const { return static_cast<int>(plans_.size()); }
 

@@ -60,7 +60,8 @@ class Graph {
   cudaGraphExec_t executable_ = nullptr;
 };
 
-// Products in one graph: enough of short ones that what lies between graphs does not count.
+// Products in one graph. Short products need more of them, so that the time between graphs does not
+// count.
 int TimedProducts(int64_t num_rows) { return num_rows <= 512 ? 8 : num_rows <= 2048 ? 4 : 2; }
 
 }  // namespace

@@ -40,14 +40,14 @@ class GemmTrial {
   GemmParams ProductParams(const GemmParams& params) const;
   static SwiGluParams SwiGluOf(const GemmParams& product, const GemmParams& params);
 
-  // The first output of num_rows rows whose bits are not the reference's, if any.
+  // The first output of num_rows rows that differs from the reference's, if any.
   absl::StatusOr<std::optional<Difference>> FindDifference(const CudaStream& stream,
                                                            const Implementation& implementation,
                                                            int64_t num_rows) const;
-  // The median time of one call of each, with a small kernel behind it. How a product begins and
-  // ends beside small kernels is a part of what it costs. The calls run in graphs, each with other
-  // weights. The implementations take turns without a pause, because a device that is kept busy
-  // clocks lower.
+  // The median time of one call of each, with a small kernel after it. A product's cost includes
+  // how it begins and ends beside small kernels. The calls run in graphs, each with other weights.
+  // The implementations take turns without a pause, because a device that is kept busy clocks
+  // lower.
   absl::StatusOr<std::vector<float>> Milliseconds(const CudaStream& stream,
                                                   std::span<const Implementation> implementations,
                                                   int64_t num_rows) const;

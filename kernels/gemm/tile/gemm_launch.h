@@ -30,7 +30,7 @@ absl::Status FillWithOutliers(const CudaStream& stream, BFloat16* values, int64_
                               uint64_t seed);
 absl::Status FillWithOutliers(const CudaStream& stream, float* values, int64_t count,
                               uint64_t seed);
-// Lowers *first, on the device, to the index of the first element whose bits differ.
+// Lowers *first, on the device, to the index of the first element with other bits.
 absl::Status FindFirstDifference(const CudaStream& stream, const BitComparison& comparison,
                                  unsigned long long* first);
 

@@ -10,7 +10,7 @@ namespace lockstep::kernels {
 // What happens to a product once it is rounded, before it is rounded again.
 enum class GemmEpilogue { kPlain, kSwiGlu, kGeluTanh, kGeluErf };
 
-// What our kernel is told besides the tensor maps of its input and its weights.
+// The arguments of our kernel, without the tensor maps of its input and its weights.
 struct GemmTask {
   const float* bias;      // [n], or null
   BFloat16* output;       // [num_rows, n], or null
@@ -20,7 +20,7 @@ struct GemmTask {
   int n;                  // of the output: gated, half of the weight rows
   int num_blocks;         // of 64 columns, in k
   int tile_rows;          // input rows of a tile
-  int fetched_rows;       // those that are fetched
+  int fetched_rows;       // that are fetched
   int num_row_tiles;
   int num_column_tiles;
   // Tiles go down a group of row tiles before they go on to the next columns: the input of a group

@@ -19,8 +19,8 @@ inline constexpr int kGemmProducerThreads = 32;
 // Unit, multiply what has arrived. A tile is as narrow as the multiprocessors need to be evenly
 // busy. One accumulator per output, k ascending in steps of 16: the canonical dot product
 // (docs/numerics.md). Input rows that a tile lacks are not fetched when the tile is alone; the
-// matrix units then read whatever lies behind the block in shared memory, and the outputs of those
-// rows are dropped.
+// matrix units then read other bytes of shared memory for them, and the outputs of those rows are
+// dropped.
 template <typename Unit>
 __global__ void __launch_bounds__(Unit::kWarps * 32 + kGemmProducerThreads, 1)
     GemmKernel(const __grid_constant__ CUtensorMap input_map,
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(Unit::kWarps * 32 + kGemmProducerThreads, 1)
       ring.Initialize(Unit::kWarps);
     }
     __syncwarp();
-    // Nobody writes weights: their way need not wait for the kernel before this one.
+    // No kernel writes weights, so they need not wait for the kernel before this one.
     for (int i = 0; i < task.num_stages && !ring.IsDone(weight_walk); ++i) {
       if (ptx::ElectOneLane()) ring.LoadWeights(&weight_map, weight_walk);
       ring.Advance(weight_walk);

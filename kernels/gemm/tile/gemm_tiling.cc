@@ -68,11 +68,12 @@ int64_t StageBytes(const GemmTiling& tiling, int64_t num_rows) {
          BlockBytes(tiling.weight_rows + InputRows(tiling, num_rows));
 }
 
-// A small ring leaves room for a block of the next product, whose weights then arrive while this
-// product ends. For short tiles that is worth more than a long ring. With one or two rows it is
-// not: attention leaves most multiprocessors free then, and a long ring takes in more weights
-// before the input is there. But attention waits behind all that its output's product asks for. The
-// tiles of that product are short, and 160 KB of their weights beside a held row were best.
+// A small ring leaves room for a block of the next product, and the next product's weights can
+// arrive while this product ends. For short tiles that is worth more than a long ring. With one or
+// two rows it is not: attention leaves most multiprocessors free then, and a long ring takes in
+// more weights before the input is there. But attention waits behind all weights that its output's
+// product requests. The tiles of that product are short, and 160 KB of their weights beside a held
+// row were best.
 int ChooseStages(const GemmTiling& tiling, const GemmProblem& problem) {
   const int stages = GemmStages(tiling, problem.num_rows,
                                 problem.k < kLongK ? kSmallRingBytes : kSmallRingBytesOfLongK);

@@ -45,8 +45,8 @@ inline constexpr int kInterleavedRows = 8;
 // behind the end of k is zero, which changes no sum.
 inline constexpr int kBlockColumns = 64;
 inline constexpr int kBlockRowBytes = 128;
-// The time that a stage costs producer and consumers does not depend on what it holds. So a stage
-// has more blocks where the tile is narrow and has few input rows.
+// A stage costs producer and consumers the same time for any number of bytes. So a stage has more
+// blocks if the tile is narrow and has few input rows.
 constexpr int GemmSlabBlocks(GemmUnit unit, int weight_rows, int input_rows) {
   const int narrow = unit == GemmUnit::kSwapped && input_rows <= 16 ? kWarpgroupRows : 24;
   if (input_rows <= 64 && weight_rows <= narrow) return 4;

@@ -7,7 +7,7 @@
 // The draw itself: the best score with noise among the candidates that the filters keep.
 namespace lockstep::kernels {
 
-// Which candidates remain: those that are not worse than `least` and that min_p keeps.
+// The candidates that remain: not worse than `least`, and kept by min_p.
 struct KeptCandidates {
   Candidate least;
   float min_p;
@@ -65,7 +65,7 @@ class DeviceNoisyDraw {
     const uint32_t word = token % 4 < 2 ? low : high;
     return MakeCandidate(__fadd_rn(Scaled(score), GumbelNoise(word)), token);
   }
-  // Shows `promise` the bounds of four neighbours, unless none of them can reach `value`.
+  // Shows `promise` the bounds of four neighbours if any of them can reach `value`.
   __device__ __forceinline__ void SeePromises(uint32_t token, const float4& scores, float value,
                                               Promise& promise) const {
     const float raw[4] = {scores.x, scores.y, scores.z, scores.w};

@@ -36,8 +36,8 @@ struct Reached {
   Weight weight_through;
 };
 
-// Finds the candidate of one bin with which the sum reaches `goal`. Works bit by bit, without a
-// list. For bins that no list can hold.
+// Finds the candidate of one bin that brings the sum to `goal`. Works bit by bit, without a list.
+// For bins that are too large for a list.
 template <typename Binning>
 __device__ __forceinline__ Reached ReachInLargeBin(RowCluster& row, const Binning& binning,
                                                    const Bin& bin, bool by_count,
@@ -88,8 +88,8 @@ class ListSums {
     }
   }
 
-  // Finds the candidate with which the sum of counts (or weights) reaches `goal`. One thread writes
-  // it to *place. The caller synchronises before *place is read and before it is written again.
+  // Finds the candidate that brings the sum of counts (or weights) to `goal`. One thread writes it
+  // to *place. The caller synchronises before *place is read and before it is written again.
   __device__ __forceinline__ void Reach(bool by_count, unsigned long long goal, Pair* place) const {
     Weight before = weight_before_;
     for (int i = 0; i < kItems; ++i) {

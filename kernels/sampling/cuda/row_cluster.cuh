@@ -76,8 +76,8 @@ class RowCluster {
     });
   }
 
-  // Collects the candidates for which accepts(score, token) is true in the leader's list, which
-  // keeps at most kMaxListed of them.
+  // Collects the candidates that accepts(score, token) accepts in the leader's list. The list keeps
+  // at most kMaxListed of them.
   template <typename Accepts>
   __device__ __forceinline__ void Gather(Accepts accepts);
   // Sorts the list, best first, and returns its length. Call from the leader's threads only.

@@ -30,8 +30,8 @@ class RowHistogram {
   __device__ __forceinline__ void Build(const Binning& binning);
   __device__ __forceinline__ Weight total_weight() const { return total_weight_; }
   __device__ __forceinline__ unsigned total_count() const { return total_count_; }
-  // The first bin with which the sum of counts (or weights) reaches `goal`, which is at least 1 and
-  // at most the total.
+  // The first bin that brings the sum of counts (or weights) to `goal`, which is at least 1 and at
+  // most the total.
   __device__ __forceinline__ Bin FindBin(bool by_count, unsigned long long goal);
 
  private:

@@ -3,7 +3,7 @@
 #include "kernels/sampling/cuda/row_cluster.cuh"
 #include "kernels/sampling/cuda/sample_cuda.h"
 
-// One row's parameters, and what they do to its scores before the choice.
+// One row's parameters, and their effect on its scores before the choice.
 namespace lockstep::kernels {
 
 // What a row's cluster must know besides the scores.

@@ -42,7 +42,7 @@ __device__ __forceinline__ void DrawFromList(const RowTask& task, const WeightBi
   DrawFromListed(task, kept, count, row);
 }
 
-// The candidate with which the sum over the whole row reaches `goal`.
+// The candidate that brings the sum over the whole row to `goal`.
 __device__ __forceinline__ Reached Reach(const WeightBins& binning, bool by_count,
                                          unsigned long long goal, RowHistogram& histogram,
                                          RowCluster& row) {
@@ -79,8 +79,8 @@ __device__ __forceinline__ bool DrawsFromList(const RowTask& task, const WeightB
   return true;
 }
 
-// The last candidate of a nucleus that no list can hold. Finds the k-th candidate first, then the
-// candidate with which top_p is reached.
+// The last candidate of a nucleus that is too large for a list. Finds the k-th candidate first,
+// then the candidate that reaches top_p.
 __device__ __forceinline__ Candidate LeastOfLargeNucleus(const DeviceSampleParams& params,
                                                          const WeightBins& binning,
                                                          RowHistogram& histogram, RowCluster& row) {

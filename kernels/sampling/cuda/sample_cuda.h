@@ -12,7 +12,7 @@
 // The sampler on the device. A row's result depends on its logits and its slot's parameters alone.
 // sample.h, log_softmax.h and row_reduce.h define it, including the order of operations, ties, NaN
 // and infinities. Sums of probabilities, which top_p needs, are integers (multiples of 2^-44), so
-// the order in which they are added cannot matter. The noise, and what it is added to, have the
+// any order of additions gives the same sum. The noise and the scores that it is added to have the
 // same bits as on the CPU.
 //
 // A cluster of 8 blocks works on a row and keeps it in shared memory. So the row is read once, and

@@ -5,8 +5,8 @@
 #include <cfloat>
 #include <cstdint>
 
-// Scores as integers: an order with all ties decided, and weights whose sums do not depend on the
-// order of addition.
+// Scores as integers: an order with all ties decided, and weights with sums that do not depend on
+// the order of addition.
 namespace lockstep::kernels {
 
 // A score and its token as one number: greater is better, ties go to the lowest id. NaN counts as

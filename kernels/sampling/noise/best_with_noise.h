@@ -10,8 +10,8 @@
 // The heart of a draw: the best score of a row after noise was added (gumbel_noise.h).
 namespace lockstep::kernels {
 
-// What is compared: (score - max) / temperature + noise. Tokens whose
-// e^((score - max) / temperature) is below min_p are left out.
+// Compares (score - max) / temperature + noise. Leaves out tokens with e^((score - max) /
+// temperature) below min_p.
 struct NoisyDraw {
   DrawKey key = {};
   float max = 0;  // the row's best score, finite

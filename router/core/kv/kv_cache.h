@@ -65,8 +65,8 @@ class KvCache {
     return group == 0 ? pool_.num_free() + index_.num_idle()
                       : side_groups_[group - 1].num_available();
   }
-  // True if every group has so many blocks available, `times` over. Groups that are not listed do
-  // not count.
+  // True if every group has so many blocks available, multiplied by `times`. Groups that are not
+  // listed do not count.
   bool Has(const BlockCountByGroup& wanted, uint64_t times = 1) const;
   // The same, once all fenced blocks have come back.
   bool WillHave(const BlockCountByGroup& wanted) const;
@@ -96,8 +96,8 @@ class KvCache {
   }
   // Call when the owner is gone but steps in flight still use the blocks.
   void Fence(BlockTable& table);
-  // Publishes every full block of `computed` to the index. `computed`: tokens whose KV is known to
-  // be in `table`.
+  // Publishes every full block of `computed` to the index. The KV of all these tokens must be in
+  // `table` for certain.
   void Publish(const BlockTable& table, const PrefixRoot& root, std::span<const TokenId> computed,
                PublishedPrefix& published, PublishBelow below = PublishBelow::kAnyBlock);
 

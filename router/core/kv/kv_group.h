@@ -62,7 +62,7 @@ inline constexpr BlockId kNoBlock = std::numeric_limits<BlockId>::max();
 // A stretch of a sequence's block table in one group, as a step tells it to the worker.
 struct GroupBlocks {
   uint32_t group = 0;
-  uint32_t first = 0;  // place of the first block in the table; what lies before it is never read
+  uint32_t first = 0;  // place of the first block in the table; earlier places are never read
   std::vector<BlockId> ids = {};
 };
 

@@ -20,9 +20,9 @@ uint64_t ExtendPrefixHash(uint64_t prefix, std::span<const TokenId> block);
 // The last block of a prefix in one KV group. In the first group it is the prefix itself.
 uint64_t PrefixInGroup(uint64_t prefix, uint32_t group);
 
-// The difference between a replica's prefix index and what others were told about it: prefixes that
-// the index learned and prefixes that it forgot since then, those of further KV groups included.
-// Holds at most as many entries as the index held then, plus the entries that it holds now.
+// Changes of a replica's prefix index that were not reported to others yet: prefixes that it
+// learned, and prefixes that it forgot, those of further KV groups included. Holds at most as many
+// entries as the index held at the last report plus as many as it holds now.
 class PrefixChanges {
  public:
   void Learn(uint64_t prefix) { Note(prefix, true); }

@@ -28,10 +28,10 @@ struct PrefixMatch {
   PrefixNode last;
 };
 
-// Knows which full block of tokens lies in which KV block, and after which prefix. It is a tree: a
-// node is one full block below its parent *node*, and the top ones lie below a PrefixRoot. A lookup
-// uses a hash of (parent, tokens). It then compares the parent and every token, so a collision
-// costs only time.
+// Maps full blocks of tokens to KV blocks. It is a tree: a node is one full block and lies below
+// its parent *node*, which stands for the tokens before it. The top nodes lie below a PrefixRoot. A
+// lookup uses a hash of (parent, tokens). It then compares the parent and every token, so a
+// collision costs only time.
 //
 // A node is busy while its block is referenced or one of its children is busy. Otherwise it is
 // idle. Idle nodes form the eviction list; the node that became idle first is evicted first. A

@@ -16,8 +16,8 @@
 namespace lockstep::router {
 
 // The blocks of a group other than the first. The first group's blocks are the nodes of the prefix
-// index. A node has one block here, with the same tokens, or none. A block of a node is cached when
-// nobody refers to it.
+// index. A node has one block here, with the same tokens, or none. A block of a node without
+// references is cached.
 //
 // Blocks that fell behind the window of a running sequence are evicted before other cached blocks.
 // Otherwise one long text would push out the ends of all others, and a prefix without its end

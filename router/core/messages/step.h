@@ -12,8 +12,9 @@
 #include "router/core/kv/kv_group.h"
 #include "router/core/messages/request.h"
 
-// What crosses the border of the pure scheduler: plans go out, outcomes come in. The engine
-// translates both to and from lockstep.worker.v1. The fields mean what the proto file says.
+// Messages between the pure scheduler and the rest of the router: plans go out, outcomes come in.
+// The engine translates both to and from lockstep.worker.v1. The fields mean the same as in the
+// proto file.
 namespace lockstep::router {
 
 struct StartedSlot {

@@ -16,8 +16,8 @@ PolicyView ViewOf(const Request& request);
 double NumUncached(const StepBudget& budget, const Sequence& waiting);
 
 // RESOURCE_EXHAUSTED if the first token would probably come later than max_time_to_first_token
-// allows, because of what waits or is under way. Takes for granted that nothing that comes later
-// goes first. OK while no prompt was measured on this lease.
+// allows, because of requests that wait or run. Assumes that no later request goes first. OK while
+// no prompt was measured on this lease.
 absl::Status CheckFirstToken(const SchedulerState& state, const Request& request, Instant now);
 
 }  // namespace lockstep::router

@@ -31,8 +31,8 @@ struct Queue {
   uint64_t num_tokens = 0;  // of their prompts
 };
 
-// Requests that have never run. After a loss or a preemption others wait again. They were let in
-// long ago, so they take no room from new ones.
+// Requests that have never run. A request that waits again after a loss or a preemption was
+// admitted long ago, so it takes no room from new ones.
 Queue CountNewcomers(const Population& population) {
   Queue queue;
   for (const auto& [key, live] : population.requests()) {
@@ -63,15 +63,15 @@ absl::Status CheckQueue(const SchedulerState& state, const Request& request) {
     return InvalidArgument("prompt: {} tokens, at most {} may wait", request.prompt_tokens.size(),
                            config.max_waiting_tokens);
   }
-  // With room behind everything that waits, nobody needs to be counted.
+  // If everything that waits leaves room, newcomers need not be counted.
   const Queue all = {.num_requests = population.num_waiting_requests(),
                      .num_tokens = population.num_waiting_tokens()};
   if (CheckRoom(config, all, request).ok()) return absl::OkStatus();
   return CheckRoom(config, CountNewcomers(population), request);
 }
 
-// Prompt tokens that must probably be computed before the request. Only those count that go first
-// in any case: what waits of its own tenant, if the policy puts it first.
+// Prompt tokens that must probably be computed before the request. Counts only tokens that
+// certainly go first: waiting requests of its own tenant that the policy puts first.
 double NumTokensBefore(const SchedulerState& state, const Request& request, Instant now) {
   const PolicyView view = ViewOf(request);
   double num_tokens = 0;
@@ -97,7 +97,7 @@ absl::Status CheckDeadline(const SchedulerState& state, const Request& request, 
   const absl::Duration wait = per_token * NumTokensBefore(state, request, now) / kCaution;
   if (wait <= left) return absl::OkStatus();
   return ResourceExhausted(
-      "the deadline is {} ms away, and what waits before this request takes at least {} ms",
+      "the deadline is {} ms away, and the requests before this one take at least {} ms",
       absl::ToInt64Milliseconds(left), absl::ToInt64Milliseconds(wait));
 }
 

@@ -208,7 +208,7 @@ void Population::End(Sequence& sequence, Ending ending, WorkerLease* lease, Inst
 
 void Population::EndAll(LiveRequest& request, const Ending& ending, WorkerLease* lease) {
   for (Sequence& sequence : request.samples) {
-    // No other sample is left to wait, so the time means nothing.
+    // No other sample waits, so the time has no meaning.
     if (sequence.live()) End(sequence, ending, lease, Instant::InfinitePast());
   }
 }

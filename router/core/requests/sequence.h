@@ -23,10 +23,10 @@ struct Sequence;
 
 // A sequence's stay in one slot of one worker, from `started` until no step in flight runs it.
 //
-// How many tokens it has is a fact as far as results came back: the owner's tokens. While rows are
-// in flight, there are two bounds. `min_known`: every row keeps as few tokens as it may.
-// `planned_*`: every row keeps as many as it may, up to the end of the sequence. Blocks are
-// reserved by the upper bound. Results go by what is acknowledged alone.
+// The owner's tokens are those in results that came back. While rows are in flight there are two
+// bounds. `min_known`: every row keeps as few tokens as it may. `planned_*`: every row keeps as
+// many as it may, up to the end of the sequence. Blocks are reserved by the upper bound. Results
+// use only acknowledged tokens.
 struct Residency {
   Sequence* owner = nullptr;  // null once the sequence ended; later results are dropped
   SlotId slot = 0;

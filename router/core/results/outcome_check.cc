@@ -108,7 +108,7 @@ absl::Status CheckLogprobs(const WorkerLease& lease, const StepRecord& step, con
   return absl::OkStatus();
 }
 
-// The worker decides when a row ends. The router decides it again, token by token, and compares.
+// The worker decides when a row ends. The router checks this decision token by token.
 absl::Status CheckTokens(const WorkerLease& lease, const StepRecord& step, const RowRecord& row,
                          const RowOutcome& outcome) {
   const Sequence& sequence = *row.residency->owner;

@@ -9,10 +9,10 @@
 
 namespace lockstep::router {
 
-// Reads the outcome of the oldest step in flight. Tokens go to their sequences. What was planned
-// for a sequence shrinks to what it kept. Full blocks whose KV is now certain go to the prefix
-// index. Blocks that no step in flight uses any more go back to the pool. If an outcome contradicts
-// its plan, nothing is applied, planning stops, and the result is INTERNAL.
+// Reads the outcome of the oldest step in flight. Adds the tokens to their sequences, lowers each
+// sequence's planned bounds to the tokens that it kept, and publishes full blocks with certain KV
+// to the prefix index. Blocks that no step in flight uses any more return to the pool. If an
+// outcome contradicts its plan, nothing is applied, planning stops, and the result is INTERNAL.
 class Retirement {
  public:
   Retirement(SchedulerState& state, Instant now);

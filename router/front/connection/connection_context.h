@@ -21,32 +21,33 @@ namespace lockstep::router {
 
 struct ConnectionLimits {
   size_t max_body_bytes = 0;
-  absl::Duration header_timeout;  // also of a handshake
+  absl::Duration header_timeout;  // also for TLS handshakes
   absl::Duration body_timeout;
   absl::Duration idle_timeout;
-  absl::Duration write_timeout;  // without the client taking anything
-  // HTTP/2: a client that sent nothing for so long is pinged, and disconnected when it does not
-  // answer.
+  absl::Duration write_timeout;  // while the client reads nothing
+  // HTTP/2: after `keepalive_time` without bytes from the client, a PING is sent. The connection
+  // closes if no answer comes within `keepalive_timeout`.
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);
 };
 
-// What the connections of a server share. Outlives them.
+// What all connections of a server share. Outlives them.
 struct ConnectionContext {
-  // Whoever answers; from any thread, never blocks. A request with a body is shown twice: its
-  // header alone first (`body_follows`), where null has the body read, and an answer is the last
-  // of its connection, as what comes after it is not read. Never null otherwise.
+  // Answers a request. Called on any thread; must not block. A request with a body is passed twice,
+  // first as its header alone (`body_follows`). That first call may return null, and then the body
+  // is read. If it returns an answer, the body stays unread and the connection ends with the
+  // answer. Otherwise never null.
   const std::function<std::shared_ptr<Exchange>(HttpRequest, std::shared_ptr<OutputSignal>)> handle;
-  // The answer to a request that the connection itself refuses, as clients of the API expect it.
+  // Makes the answer to a request that the connection itself refuses, in the API's error format.
   // Never null.
   const std::function<std::shared_ptr<Exchange>(int http_status, std::string message,
                                                 std::shared_ptr<OutputSignal>)>
       refuse;
-  const std::function<bool()> draining;  // connections end with the answer at hand
+  const std::function<bool()> draining;  // true: each connection ends after its current answer
   const ConnectionLimits limits;
   HttpMetrics& metrics;
-  ByteBudget& memory;                      // of bodies, and of what the kernel did not take
-  const OpenStream open_stream = nullptr;  // answers over HTTP/2
+  ByteBudget& memory;                      // of bodies and of unsent bytes
+  const OpenStream open_stream = nullptr;  // makes the handlers of HTTP/2 streams
   const Http2Limits http2 = {};
   std::atomic<uint64_t> next_connection_id = 1;
   OpenConnections open = {};

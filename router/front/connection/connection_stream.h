@@ -17,20 +17,20 @@
 #include "common/net/tcp_listener.h"
 #include "common/strands/strand.h"
 
-// Include it in few .cc files only: Asio is heavy.
+// Include this in few .cc files only: Asio is slow to compile.
 namespace lockstep::router {
 
 using TlsContext = boost::asio::ssl::context;
 
-// What a connection has from the server that accepted it.
+// What the accepting server gives to a connection.
 struct ConnectionOrigin {
-  std::shared_ptr<void> place = nullptr;         // kept for as long as the socket is open
+  std::shared_ptr<void> place = nullptr;         // released when the socket closes
   std::shared_ptr<StrandRunner> home = nullptr;  // runs strands, best on the socket's thread
-  bool loopback_only = false;                    // the listener is for this machine only
+  bool loopback_only = false;                    // the listener accepts only this machine
 };
 
-// The bytes of a connection, in TLS or not. Lives on the executor of its socket; handlers keep it
-// alive, and get the error and the number of bytes. Stays where it was made.
+// The bytes of a connection, with or without TLS. Lives on the executor of its socket and is never
+// moved. The handlers passed in must keep it alive; they get the error and the number of bytes.
 class ConnectionStream {
  public:
   using Socket = boost::asio::ip::tcp::socket;
@@ -52,9 +52,9 @@ class ConnectionStream {
   const std::shared_ptr<StrandRunner>& home() const { return origin_.home; }
   bool loopback_only() const { return origin_.loopback_only; }
   bool encrypted() const { return tls_.has_value(); }
-  // Of the client.
+  // The client's address.
   ConnectionLimiter::AddressKey address() const { return AddressKeyOf(socket_); }
-  // After the handshake: both sides agreed on HTTP/2.
+  // True if ALPN chose HTTP/2. Call after the handshake.
   bool agreed_on_http2() {
     if (!tls_.has_value()) return false;
     const unsigned char* name = nullptr;
@@ -63,7 +63,7 @@ class ConnectionStream {
     return std::string_view(reinterpret_cast<const char*>(name), num_bytes) == "h2";
   }
 
-  // Before anything else of an encrypted stream.
+  // With TLS only: must come before any read or write.
   template <typename Handler>
   void Handshake(Handler&& handler) {
     tls_->async_handshake(boost::asio::ssl::stream_base::server, std::forward<Handler>(handler));
@@ -73,12 +73,12 @@ class ConnectionStream {
     if (tls_.has_value()) return tls_->async_read_some(room, std::forward<Handler>(handler));
     socket_.async_read_some(room, std::forward<Handler>(handler));
   }
-  // Plaintext only: there is something to read, for which no room is needed before it is there.
+  // Plaintext only: waits until there is something to read, without holding a buffer meanwhile.
   template <typename Handler>
   void AwaitReadable(Handler&& handler) {
     socket_.async_wait(Socket::wait_read, std::forward<Handler>(handler));
   }
-  // What the kernel has. Plaintext only; `error` is would_block when it has nothing.
+  // Plaintext only: reads what the kernel has. `error` is would_block if it has nothing.
   size_t ReadNow(boost::asio::mutable_buffer room, boost::system::error_code& error) {
     return socket_.read_some(room, error);
   }
@@ -87,13 +87,13 @@ class ConnectionStream {
     if (tls_.has_value()) return tls_->async_write_some(buffers, std::forward<Handler>(handler));
     socket_.async_write_some(buffers, std::forward<Handler>(handler));
   }
-  // What the kernel takes without waiting. Plaintext only.
+  // Plaintext only: writes what the kernel takes without waiting.
   size_t WriteNow(const Buffers& buffers, boost::system::error_code& error) {
     const size_t num_bytes = socket_.write_some(buffers, error);
     if (error == boost::asio::error::would_block) error = {};
     return num_bytes;
   }
-  // What the kernel took and the other side has not.
+  // Bytes that the kernel took and the peer has not acknowledged.
   size_t num_untaken_bytes() {
     int num_bytes = 0;
     return ::ioctl(socket_.native_handle(), SIOCOUTQ, &num_bytes) == 0
@@ -101,13 +101,13 @@ class ConnectionStream {
                : 0;
   }
 
-  // Tells the other side that nothing follows; in TLS the handler hears when that is on its way.
-  // Reading goes on, up to the other side's own end.
+  // Tells the peer that nothing follows. With TLS, the handler is called once that was sent.
+  // Reading continues until the peer ends its side.
   template <typename Handler>
   void EndSending(Handler&& handler) {
     if (tls_.has_value()) {
-      // SSL_shutdown, which is called before async_shutdown returns, waits for the other side's end
-      // as well and fails at data before it, unless that end seems to have come.
+      // async_shutdown calls SSL_shutdown before it returns. SSL_shutdown would also wait for the
+      // peer's end and fail if data comes first. So that end is marked as received meanwhile.
       SSL_set_shutdown(tls_->native_handle(), SSL_RECEIVED_SHUTDOWN);
       tls_->async_shutdown(std::forward<Handler>(handler));
       SSL_set_shutdown(tls_->native_handle(), SSL_SENT_SHUTDOWN);

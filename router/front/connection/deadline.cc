@@ -3,7 +3,7 @@
 namespace lockstep::router {
 
 void Deadline::Set(std::chrono::nanoseconds timeout, const std::weak_ptr<void>& owner) {
-  // Beyond a century there is no deadline; it would not fit into a time either.
+  // More than a century means no deadline. It would also overflow a time point.
   constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365 * 100);
   if (timeout >= kForever) return Clear();
   at_ = Clock::now() + timeout;

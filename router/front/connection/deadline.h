@@ -10,15 +10,15 @@
 
 namespace lockstep::router {
 
-// A deadline that moves often and is met seldom: to move it costs a look at the clock, as the timer
-// is left alone and looks again when it fires. So a timer that fires after its deadline was moved
-// or cleared changes nothing. Lives on its executor, which is a strand.
+// A deadline that moves often and rarely passes. Moving it only reads the clock: the timer stays as
+// it is, and when it fires, it checks the deadline and waits again if needed. Lives on its
+// executor, which must be a strand.
 class Deadline {
  public:
   Deadline(const boost::asio::any_io_executor& executor, std::function<void()> on_passed)
       : timer_(executor), on_passed_(std::move(on_passed)) {}
 
-  // `owner` owns this object.
+  // `owner` must own this object.
   void Set(std::chrono::nanoseconds timeout, const std::weak_ptr<void>& owner);
   void Clear() { at_.reset(); }
   bool is_set() const { return at_.has_value(); }
@@ -33,7 +33,7 @@ class Deadline {
   const std::function<void()> on_passed_;
   std::optional<Clock::time_point> at_;
   bool waiting_ = false;
-  uint64_t wait_ = 0;  // counts waits: only the latest one may speak
+  uint64_t wait_ = 0;  // number of the latest wait; earlier ones do nothing
 };
 
 }  // namespace lockstep::router

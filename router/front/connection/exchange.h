@@ -15,13 +15,13 @@
 
 namespace lockstep::router {
 
-// What an answer may hold until it is sent.
+// The memory that an answer may hold until it is sent.
 struct AnswerMemory {
-  // That all of a server share, and that exchanges may outlive; null: no bound.
+  // Shared by the whole server; exchanges may outlive the server. Null: no limit.
   std::shared_ptr<ByteBudget> memory = nullptr;
-  size_t max_bytes = SIZE_MAX;  // of one that is not streamed
+  size_t max_bytes = SIZE_MAX;  // of one answer that is not streamed
 
-  // What counts bytes of this tenant's; empty: nobody's.
+  // A share that counts bytes against `tenant`; empty: against no tenant.
   ByteBudget::Share ShareOf(std::string_view tenant) const {
     return ByteBudget::Share(memory.get(), memory == nullptr ? nullptr : memory->AccountOf(tenant));
   }
@@ -29,26 +29,26 @@ struct AnswerMemory {
 
 struct HttpRequest {
   std::string method;
-  std::string path;  // without the query; "*" of OPTIONS: the server as a whole
+  std::string path;  // without the query; "*" for OPTIONS of the whole server
   std::string body;
-  std::string request_id;  // of the header x-request-id; empty: none, or none that may be repeated
-  std::string authorization = {};     // the header's value; no answer or log may show it
-  std::string host = {};              // the router, as the client calls it; empty: it does not say
-  std::string origin = {};            // of the web page that asks; empty: none does
-  std::string content_type = {};      // of the body; empty: the client does not say
-  std::string content_encoding = {};  // how the body is compressed; empty: it is not
-  std::optional<TraceContext> trace = {};   // of the client; none: it has none, or a bad one
-  bool loopback_only = false;               // came in where only this machine can connect
-  bool body_follows = false;                // there is a body, and none of it was read yet
-  uint64_t announced_body_bytes = 0;        // of such a body; UINT64_MAX: nobody knows
-  size_t max_body_bytes = SIZE_MAX;         // once it is no longer compressed
-  ByteBudget::Share* body_share = nullptr;  // what counts the body that follows, during the call
+  std::string request_id;          // from x-request-id; empty if there is none, or an unusable one
+  std::string authorization = {};  // the header's value; never shown in answers or logs
+  std::string host = {};           // the router's name in the request; empty: not given
+  std::string origin = {};         // the web page that sent the request; empty: none
+  std::string content_type = {};   // of the body; empty: not given
+  std::string content_encoding = {};        // compression of the body; empty: none
+  std::optional<TraceContext> trace = {};   // from the client; none if absent or malformed
+  bool loopback_only = false;               // came through a listener for this machine only
+  bool body_follows = false;                // there is a body, still unread
+  uint64_t announced_body_bytes = 0;        // size of that body; UINT64_MAX: unknown
+  size_t max_body_bytes = SIZE_MAX;         // limit after decompression
+  ByteBudget::Share* body_share = nullptr;  // counts that body; valid during the call
   AnswerMemory answer = {};
   std::shared_ptr<StrandRunner> home = {};  // runs strands on the connection's thread
 };
 
-// For HttpRequest::request_id, from the header x-request-id: at most 256 bytes of IsIdCharacter.
-// Empty: it may not be repeated.
+// The value of header x-request-id for HttpRequest::request_id. Empty unless it has at most 256
+// bytes that all satisfy IsIdCharacter.
 std::string_view UsableRequestId(std::string_view header);
 
 using HttpHeaders = std::vector<std::pair<std::string_view, std::string>>;
@@ -59,9 +59,9 @@ struct HttpHead {
   HttpHeaders headers = {};
 };
 
-// One request and its answer. The connection pulls: it takes what there is whenever nothing is
-// being written, so what waits for a slow client is bounded by what its exchange lets wait. Any
-// thread.
+// One request and its answer. The connection takes the next output only when the last was written,
+// so a slow client makes the exchange hold its output back, and the exchange bounds how much.
+// Called from any thread.
 class Exchange {
  public:
   struct Output {
@@ -74,7 +74,7 @@ class Exchange {
 
   virtual ~Exchange() = default;
   virtual Output Take() = 0;
-  virtual void OnWritten() = 0;  // what Take returned is on its way
+  virtual void OnWritten() = 0;  // what Take returned was sent
   virtual void Abandon() = 0;    // the client is gone
 };
 

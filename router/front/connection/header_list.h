@@ -10,7 +10,7 @@
 
 namespace lockstep::router {
 
-// Header fields in order, in one piece of memory. Names are lower case, as HTTP/2 has them.
+// Header fields in order, in one string. Names are lower case, as in HTTP/2.
 class HeaderList {
  public:
   using Field = std::pair<std::string_view, std::string_view>;  // name and value
@@ -29,22 +29,22 @@ class HeaderList {
   }
 
   size_t size() const { return entries_.size(); }
-  // Holds until the next Add.
+  // The views are valid until the next Add.
   Field operator[](size_t index) const {
     const Entry& entry = entries_[index];
     const std::string_view text = text_;
     return {text.substr(entry.offset, entry.name_bytes),
             text.substr(entry.offset + entry.name_bytes, entry.value_bytes)};
   }
-  // The first one's value; empty when there is none.
+  // The value of the first field with this name; empty if there is none.
   std::string_view Find(std::string_view name) const {
     for (size_t i = 0; i < size(); ++i) {
       if ((*this)[i].first == name) return (*this)[i].second;
     }
     return {};
   }
-  // The value of the only one. Empty when there are none, or several, as none of them is meant
-  // then.
+  // The value if exactly one field has this name. Empty if there are several, because it is unclear
+  // which one counts.
   std::string_view FindOnly(std::string_view name) const {
     std::string_view found;
     size_t count = 0;
@@ -55,7 +55,7 @@ class HeaderList {
     }
     return count == 1 ? found : std::string_view();
   }
-  // All values, joined by commas, as of a field that is a list.
+  // All values, joined by commas, for a field that is a list.
   std::string FindAll(std::string_view name) const {
     std::string all;
     for (size_t i = 0; i < size(); ++i) {

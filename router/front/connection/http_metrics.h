@@ -17,16 +17,16 @@ struct RouteLabel {
   bool covers_subpaths = false;  // everything below "path/" counts as the path
 };
 
-// Every series of the HTTP API, made at start so that each one reads 0 before its first event.
-// Names and labels: docs/metrics.md. The registry owns the series and outlives the object; all of
-// them may be updated from any thread.
+// All series of the HTTP API. They are made at start, so that each reads 0 before its first event.
+// Names and labels: docs/metrics.md. The registry owns the series and must outlive the object. Any
+// thread may update them.
 struct HttpMetrics {
   // `routes`: the paths that are counted apart. All others are counted as "other".
   HttpMetrics(prometheus::Registry& registry, const std::string& model,
               std::vector<RouteLabel> routes);
 
-  // One request that was answered, or whose client left before (499). An empty path: it was not
-  // read.
+  // Counts a request that was answered, or that its client gave up (499). `path` is empty if the
+  // request was not read.
   void CountRequest(std::string_view path, int http_status) const;
 
   prometheus::Gauge* connections;

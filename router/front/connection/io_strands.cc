@@ -9,7 +9,8 @@
 namespace lockstep::router {
 namespace {
 
-// What they make leaves together, once for each connection, before the next ones run.
+// Strands that run before the sockets get their turn. Their output is then sent together, one write
+// for each connection.
 constexpr size_t kStrandsAtATime = 128;
 
 }  // namespace
@@ -34,8 +35,8 @@ void IoStrands::Push(std::shared_ptr<Strand> strand) {
     MutexLock lock(mutex_);
     if (io_ != nullptr) {
       const bool first = strands_.Push(std::move(strand));
-      // A wake that was put off may be long in coming: who puts nothing off wakes the thread for
-      // all, and who does so wakes it at the end, if nobody did before.
+      // A deferred wake may come late. A push that cannot defer wakes the thread at once, for all
+      // strands. A push that can defer leaves it to WakeThread.
       if (!first && !wake_put_off_) return;
       wake_put_off_ = PutOffWake(shared_from_this());
       if (!wake_put_off_) Post();
@@ -47,7 +48,7 @@ void IoStrands::Push(std::shared_ptr<Strand> strand) {
 
 void IoStrands::WakeThread() {
   MutexLock lock(mutex_);
-  // Closed since: what waited has run elsewhere.
+  // If Close came first, the waiting strands have run elsewhere.
   if (io_ != nullptr && std::exchange(wake_put_off_, false)) Post();
 }
 
@@ -63,7 +64,7 @@ void IoStrands::RunSome() {
   }
   for (std::shared_ptr<Strand>& strand : strands) Run(std::move(strand));
   MutexLock lock(mutex_);
-  // Behind what the sockets have for this thread by now.
+  // Posted, so that waiting socket events run first.
   if (!strands_.Leave()) Post();
 }
 

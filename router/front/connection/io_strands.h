@@ -11,18 +11,17 @@ class io_context;
 
 namespace lockstep::router {
 
-// Runs strands on the thread of an io_context, between what that does for its sockets: what a
-// strand makes is on its way without another thread. From Open to Close; before and afterwards they
-// run on the fallback, so that calls of connections which went with the io_context still learn
-// that.
+// Runs strands on the thread of an io_context, between its socket events. Output of a strand then
+// reaches its socket without a change of thread. Active from Open to Close. Before and after,
+// strands run on the fallback, so that calls of destroyed connections can finish.
 class IoStrands final : public StrandRunner, public std::enable_shared_from_this<IoStrands> {
  public:
-  // The fallback outlives the object.
+  // The fallback must outlive the object.
   explicit IoStrands(StrandRunner& fallback) : fallback_(fallback) {}
 
-  // `io` has one thread.
+  // `io` must have one thread.
   void Open(boost::asio::io_context& io);
-  // Once the thread has ended, before `io` goes.
+  // Call after the thread has ended and before `io` is destroyed.
   void Close();
 
  private:
@@ -33,9 +32,9 @@ class IoStrands final : public StrandRunner, public std::enable_shared_from_this
 
   StrandRunner& fallback_;
   Mutex mutex_;
-  boost::asio::io_context* io_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null: the fallback's turn
+  boost::asio::io_context* io_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null: use the fallback
   StrandQueue strands_ ABSL_GUARDED_BY(mutex_){1};
-  // The taker that strands_ counts on was not posted yet.
+  // True: strands_ expects a RunSome, and it is not posted yet.
   bool wake_put_off_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

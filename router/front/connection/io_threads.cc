@@ -40,7 +40,8 @@ void IoThreads::Stop() {
   for (const auto& thread : threads_) {
     if (thread->thread_.joinable()) thread->thread_.join();
   }
-  for (const auto& thread : threads_) thread->strands_->Close();  // the connections go with io_
+  // Connections are destroyed later, with io_.
+  for (const auto& thread : threads_) thread->strands_->Close();
 }
 
 IoThreads::Thread& IoThreads::Next() {

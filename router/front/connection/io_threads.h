@@ -11,11 +11,11 @@
 #include "common/runtime/named_thread.h"
 #include "router/front/connection/io_strands.h"
 
-// Include it in few .cc files only: Asio is heavy.
+// Include this in few .cc files only: Asio is slow to compile.
 namespace lockstep::router {
 
-// The threads of the front ("http-0", ...). Each polls sockets of its own, so that none wakes
-// another one: a socket, its connection and the strands of its requests stay on one thread.
+// The threads of the front ("http-0", ...). Each polls its own sockets. A socket, its connection
+// and the strands of its requests stay on one thread, so threads need not wake each other.
 class IoThreads {
  public:
   class Thread {
@@ -24,35 +24,36 @@ class IoThreads {
 
     boost::asio::io_context& io() { return io_; }
     const std::shared_ptr<StrandRunner>& strands() const { return home_; }
-    // Counts a connection as this thread's for as long as the place is kept, which holds `place`.
+    // Counts a connection as this thread's until the returned object is released. That object also
+    // holds `place`.
     std::shared_ptr<void> Place(std::shared_ptr<void> place);
 
    private:
     friend class IoThreads;
 
     std::atomic<uint32_t> num_connections_ = 0;
-    boost::asio::io_context io_{1};  // one thread, which needs no waking by itself
+    boost::asio::io_context io_{1};  // a hint for Asio: only one thread runs it
     boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
     const std::shared_ptr<IoStrands> strands_;
     const std::shared_ptr<StrandRunner> home_;
     NamedThread thread_;
   };
 
-  // Strands wait before Run, and run on the fallback after Stop.
+  // Strands pushed before Run wait for it. After Stop they run on the fallback.
   IoThreads(uint32_t num_threads, StrandRunner& fallback);
   IoThreads(const IoThreads&) = delete;
   IoThreads& operator=(const IoThreads&) = delete;
   ~IoThreads() { Stop(); }
 
   void Run();
-  // Joins the threads. Connections live until the object ends.
+  // Joins the threads. Connections stay alive until the object is destroyed.
   void Stop();
 
   Thread& first() { return *threads_.front(); }
   const std::vector<std::unique_ptr<Thread>>& all() const { return threads_; }
-  // The one with the fewest connections.
+  // The thread with the fewest connections.
   Thread& Next();
-  // Whose sockets have this executor.
+  // The thread that owns this executor.
   Thread& Of(const boost::asio::any_io_executor& executor);
 
  private:

@@ -13,14 +13,13 @@
 
 namespace lockstep::router {
 
-// A connection as its server sees it. Any thread; never blocks.
+// A connection as its server sees it. Called from any thread; never blocks.
 class OpenConnection {
  public:
   virtual ~OpenConnection() = default;
-  // Takes nothing new and ends once what it has begun to answer is answered.
+  // Accepts no new requests, and closes after the answers already begun.
   virtual void Finish() = 0;
-  // The server takes nothing new soon, and answers until then. To be told to the client where the
-  // protocol has a word for it.
+  // The server will stop soon and answers until then. Tells the client, if the protocol can.
   virtual void Announce() {}
 };
 
@@ -43,7 +42,7 @@ class OpenConnections {
   void Announce() {
     for (const auto& connection : All()) connection->Announce();
   }
-  // Asks all of them to finish, and waits until they have, for at most `grace`.
+  // Asks all connections to finish and waits until they have closed, for at most `grace`.
   void Finish(absl::Duration grace) {
     for (const auto& connection : All()) connection->Finish();
     const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(grace);

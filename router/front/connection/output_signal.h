@@ -2,8 +2,8 @@
 
 namespace lockstep::router {
 
-// From what makes an answer to the connection that waits for it. Never blocks, never calls back at
-// once; from any thread, also when the connection is gone.
+// Tells a connection that output is ready. Never blocks and never calls back directly. May be
+// called from any thread, also after the connection is gone.
 class OutputSignal {
  public:
   virtual ~OutputSignal() = default;

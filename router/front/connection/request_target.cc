@@ -18,8 +18,8 @@ bool HasPrefix(std::string_view text, std::string_view prefix) {
                                     absl::string_view(prefix.data(), prefix.size()));
 }
 
-// Visible ASCII without what would begin a fragment. Bytes above are what careless clients send of
-// other alphabets.
+// Printable ASCII without '#', which begins a fragment. Bytes above ASCII are allowed, because
+// careless clients send them unescaped.
 bool IsTargetText(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -29,7 +29,7 @@ bool IsTargetText(std::string_view text) {
 
 std::string_view PathOf(std::string_view target) { return target.substr(0, target.find('?')); }
 
-// What a URL has behind "http://".
+// `rest` is the URL after "http://".
 TargetReading ReadUrl(std::string_view method, std::string_view rest) {
   const size_t host_end = rest.find_first_of("/?");
   const std::string_view host = rest.substr(0, host_end);
@@ -40,7 +40,7 @@ TargetReading ReadUrl(std::string_view method, std::string_view rest) {
   return {.target = {.path = std::string(path.empty() ? whole : path), .host = std::string(host)}};
 }
 
-// An empty one names nobody.
+// An empty host is allowed.
 bool IsHostField(std::string_view host) { return host.empty() || ParseHttpHost(host).has_value(); }
 
 }  // namespace
@@ -54,7 +54,7 @@ TargetReading ReadTarget(std::string_view method, std::string_view target,
     if (HasPrefix(target, scheme)) return ReadUrl(method, target.substr(scheme.size()));
   }
   const bool for_server = method == "OPTIONS" && target == "*";
-  // "host:port" is not served for anybody, so that it leads to nothing.
+  // CONNECT's "host:port" is let through: no route matches it.
   if (!target.starts_with('/') && !for_server && method != "CONNECT")
     return {.refusal = kBadTarget};
   return {.target = {.path = std::string(PathOf(target)), .host = std::string(host.value_or(""))}};

@@ -16,10 +16,10 @@ absl::Status FileError(const std::string& path, const error_code& error) {
   return InvalidArgument("{}: cannot be used for TLS: {}", path, error.message());
 }
 
-// HTTP/2 before HTTP/1.1; a client that offers neither, or nothing, gets HTTP/1.1 as well.
+// Prefers HTTP/2 to HTTP/1.1. Clients that offer neither get HTTP/1.1.
 int SelectProtocol(SSL*, const unsigned char** selected, unsigned char* num_selected,
                    const unsigned char* offered, unsigned int num_offered, void*) {
-  // Static, because OpenSSL reads what is selected, a part of it, after this has returned.
+  // Static: OpenSSL reads the selected part after this function has returned.
   static constexpr unsigned char kServed[] = "\x02h2\x08http/1.1";
   unsigned char* found = nullptr;
   if (SSL_select_next_proto(&found, num_selected, kServed, sizeof(kServed) - 1, offered,
@@ -37,7 +37,7 @@ absl::StatusOr<std::shared_ptr<ssl::context>> MakeContext(const TlsFiles& files)
   SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION);
   SSL_CTX_set_options(
       native, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
-  // Every connection shows its certificate to the files as they are.
+  // No session resumption: each client certificate is checked against the current files.
   SSL_CTX_set_options(native, SSL_OP_NO_TICKET);
   SSL_CTX_set_num_tickets(native, 0);
   SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);

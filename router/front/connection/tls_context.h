@@ -10,8 +10,8 @@
 
 namespace lockstep::router {
 
-// What new connections shake hands with: TLS 1.2 or later, made of files that may be replaced while
-// the process runs. Any thread.
+// The TLS settings of new connections: TLS 1.2 or later. The certificate files may be replaced
+// while the process runs. Used from any thread.
 class ServerTls {
  public:
   // Errors name the file.

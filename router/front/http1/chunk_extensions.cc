@@ -13,7 +13,7 @@ bool IsTokenCharacter(char c) {
          kOthers.find(c) != std::string_view::npos;
 }
 
-// Space, tab, and everything that is seen; bytes above ASCII too.
+// Space, tab and printable characters, also above ASCII.
 bool IsQuotable(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return byte == '\t' || (byte >= 0x20 && byte != 0x7f);
@@ -30,7 +30,7 @@ bool SkipToken(std::string_view& text) {
   return size > 0;
 }
 
-// From its first quote on.
+// `text` begins with the opening quote.
 bool SkipQuoted(std::string_view& text) {
   text.remove_prefix(1);
   while (!text.empty()) {

@@ -22,16 +22,16 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-// What a client may send ahead of its answer.
+// Bytes that a client may send before its current answer is finished.
 constexpr size_t kMaxAheadBytes = 8 << 10;
-// Up to here a copy costs less than a second buffer, which in TLS is a record of its own.
+// Up to this size, copying is cheaper than a second buffer. In TLS each buffer is its own record.
 constexpr size_t kMaxJoinedBytes = 16 << 10;
-// For a refused client to read why, while what it still sends is thrown away.
+// A refused client has this long to read why. Further bytes from it are dropped.
 constexpr absl::Duration kLingerTimeout = absl::Seconds(2);
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// One connection. Everything runs on the strand of its socket; whoever is outside posts to it. Kept
-// alive by the handlers of its pending operations: at least one is pending until Close.
+// One connection. Runs on the strand of its socket; other threads post to it. The handlers of its
+// pending operations keep it alive, and at least one is pending until Close.
 class Connection final : public OpenConnection, public std::enable_shared_from_this<Connection> {
  public:
   Connection(std::unique_ptr<ConnectionStream> stream, ConnectionContext& context);
@@ -43,11 +43,11 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   void Finish() override;
 
  private:
-  // What exchanges know of the connection. Outlives it.
+  // The exchanges' reference to the connection. Outlives it.
   class Signal;
   enum class Phase { kIdle, kReading, kAnswering, kLingering, kClosed };
 
-  // --- reading: one read is pending in every phase but the last ---
+  // --- reading: one read is pending in every phase but kClosed ---
   void AwaitRequest(absl::Duration timeout);
   void Read();
   void OnRead(error_code error);
@@ -85,21 +85,21 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   Phase phase_ = Phase::kIdle;
   RequestReader reader_;
   bool reading_ = false;          // a read is pending
-  bool discarding_ = false;       // what comes is of no interest any more
-  bool body_begun_ = false;       // its time runs
-  std::array<char, 4096> ahead_;  // of what is being answered
+  bool discarding_ = false;       // drop what is read
+  bool body_begun_ = false;       // body_timeout is running
+  std::array<char, 4096> ahead_;  // read while an answer is made
 
   std::shared_ptr<Exchange> exchange_;
-  std::string path_;     // of the request; empty: it was not read
-  int http_status_ = 0;  // of the answer; 0: its head was not taken yet
+  std::string path_;     // of the request; empty: no request was read
+  int http_status_ = 0;  // of the answer; 0: no head was taken yet
   bool keep_alive_ = false;
   bool http_1_0_ = false;
-  bool chunked_ = false;    // the answer
+  bool chunked_ = false;    // the answer is sent in chunks
   bool head_only_ = false;  // the same
   bool last_ = false;       // what is being sent ends the answer
   bool sending_ = false;
   size_t num_sent_bytes_ = 0;     // of head_ and body_
-  size_t num_untaken_bytes_ = 0;  // by the other side, when the deadline was set
+  size_t num_untaken_bytes_ = 0;  // unacknowledged when the deadline was set
   std::string head_;              // being sent, before body_
   std::string body_;
 };
@@ -108,9 +108,9 @@ class Connection::Signal final : public OutputSignal {
  public:
   explicit Signal(Connection* connection) : connection_(connection) {}
 
-  // Under the lock, so that the connection, and with it the executor, is there for as long. What is
-  // posted does not own the connection: at the end of the server it is destroyed at once, and the
-  // last owner's destructor would wait for this lock.
+  // The lock keeps the connection and its executor alive during the post. The posted handler holds
+  // only a weak pointer: when the server ends, Asio destroys the handler at once, and if that
+  // destroyed the connection, its destructor would wait for this lock.
   void OnOutput() override {
     MutexLock lock(mutex_);
     if (connection_ == nullptr) return;
@@ -163,10 +163,11 @@ void Connection::AwaitRequest(absl::Duration timeout) {
   Advance();
 }
 
-// Notices the end of a client while its answer is made.
+// While an answer is made, a pending read notices that the client has left.
 void Connection::Read() {
   if (std::exchange(reading_, true)) return;
-  // Ahead of an answer the reader may go on to the next request before this read is over.
+  // While an answer is made, read into ahead_: the reader may move on to the next request before
+  // this read completes.
   const bool direct = phase_ == Phase::kIdle || phase_ == Phase::kReading;
   stream_->ReadSome(direct ? reader_.Prepare() : asio::buffer(ahead_),
                     [self = shared_from_this(), direct](error_code error, size_t num_bytes) {
@@ -217,7 +218,7 @@ void Connection::AwaitBody() {
   if (Send()) OnAllSent();
 }
 
-// Whoever is refused for the header alone is neither told to go on nor read any further.
+// If the header alone is refused, the client gets no "100 Continue" and its body stays unread.
 void Connection::HandleHeader() {
   RequestReader::Request request = reader_.Header();
   request.http.body_share = &reader_.share();
@@ -242,7 +243,7 @@ void Connection::HandleRequest() {
   Read();
 }
 
-// An answer of the connection's own, after which it ends.
+// Sends an answer of the connection's own and then closes.
 void Connection::Refuse(const RequestReader::Refusal& refusal) {
   http_1_0_ = false;
   head_only_ = refusal.head_only;
@@ -258,7 +259,7 @@ void Connection::BeginAnswer(std::string path) {
 }
 
 void Connection::BeginLastAnswer(std::string path, std::shared_ptr<Exchange> exchange) {
-  // Or the rest of the body would close the connection before the answer is out.
+  // Otherwise a long rest of the body would close the connection before the answer is sent.
   discarding_ = true;
   keep_alive_ = false;
   BeginAnswer(std::move(path));
@@ -266,7 +267,7 @@ void Connection::BeginLastAnswer(std::string path, std::shared_ptr<Exchange> exc
   Read();
 }
 
-// Sends what there is, as long as the kernel takes it at once.
+// Sends all available output, as long as the kernel takes it at once.
 void Connection::Pump() {
   while (phase_ == Phase::kAnswering && exchange_ != nullptr) {
     if (sending_) return LimitWrite();
@@ -283,7 +284,7 @@ void Connection::Pump() {
 }
 
 void Connection::FrameHead(const HttpHead& head, bool last) {
-  // On the way out no new requests are wanted on old connections.
+  // While the server drains, connections close after their current answer.
   keep_alive_ = keep_alive_ && !context_.draining();
   chunked_ = !last && !http_1_0_;
   keep_alive_ = keep_alive_ && (last || chunked_);
@@ -296,7 +297,7 @@ void Connection::FrameHead(const HttpHead& head, bool last) {
   if (head_only_) body_.clear();
 }
 
-// True when everything is with the kernel; otherwise OnSent goes on.
+// True if the kernel took everything. Otherwise OnSent sends the rest.
 bool Connection::Send() {
   if (body_.size() <= kMaxJoinedBytes) {
     head_ += body_;
@@ -341,7 +342,7 @@ void Connection::OnSent(error_code error, size_t num_bytes) {
 
 void Connection::OnAllSent() {
   sending_ = false;
-  if (phase_ != Phase::kAnswering) return;  // the client was told to go on
+  if (phase_ != Phase::kAnswering) return;  // that was "100 Continue"
   deadline_.Clear();
   if (last_) return EndAnswer();
   exchange_->OnWritten();
@@ -365,7 +366,7 @@ void Connection::EndExchange() {
   std::exchange(exchange_, nullptr)->Abandon();
 }
 
-// Runs while something waits to be taken by the client, and begins anew whenever it takes some.
+// Starts the write deadline while output waits for the client. OnSent restarts it after progress.
 void Connection::LimitWrite() {
   if (phase_ != Phase::kAnswering || deadline_.is_set()) return;
   num_untaken_bytes_ = stream_->num_untaken_bytes();
@@ -374,7 +375,7 @@ void Connection::LimitWrite() {
 
 void Connection::OnDeadline() {
   const bool slow_reader = phase_ == Phase::kAnswering && sending_;
-  // It may have taken of what is with the kernel, which took nothing in exchange yet.
+  // The client may have read some of the kernel's buffer without making enough room for a write.
   if (slow_reader && stream_->num_untaken_bytes() < num_untaken_bytes_) return LimitWrite();
   Close();
 }

@@ -9,8 +9,8 @@ namespace lockstep::router {
 
 class ConnectionStream;
 
-// Serves HTTP/1.1 on the stream, on whose strand this is called, until it closes. `received`: what
-// came of it already.
+// Serves HTTP/1.1 on the stream until it closes. Call on the stream's strand. `received`: bytes
+// that were already read.
 void ServeHttp1(std::unique_ptr<ConnectionStream> stream, std::string_view received,
                 ConnectionContext& context);
 

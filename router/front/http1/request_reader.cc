@@ -25,13 +25,12 @@ constexpr size_t kReadBytes = 4 << 10;
 constexpr size_t kChunkedReadBytes = 8 << 10;
 constexpr size_t kMaxReadBytes = 64 << 10;
 constexpr size_t kFirstBodyBytes = 4 << 10;
-// Before a request. Some clients send one behind the body of the request before it.
+// Empty lines allowed before a request. Some clients send one after a request's body.
 constexpr int kMaxEmptyLines = 8;
 
 std::string_view View(boost::string_view text) { return {text.data(), text.size()}; }
 
-// Whether every line ends in CR LF, and none goes on in the next one. `lines` are whole lines of a
-// header; the parser takes them so.
+// True if every line ends in CR LF and no line is folded. `lines` are whole lines of a header.
 bool HasPlainLines(std::string_view lines) {
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines[i] == '\n' && (i == 0 || lines[i - 1] != '\r')) return false;
@@ -43,7 +42,7 @@ bool HasPlainLines(std::string_view lines) {
   return lines.empty() || (lines.front() != ' ' && lines.front() != '\t');
 }
 
-// Null: the header is read alike by everybody.
+// Why servers could interpret the header differently; null: they cannot.
 const char* AmbiguityOf(const http::header<true>& header, bool chunked) {
   const size_t num_codings = header.count(http::field::transfer_encoding);
   if (num_codings > 0 && (header.version() < 11 || !chunked || num_codings > 1 ||
@@ -72,10 +71,10 @@ std::string AllOf(const http::header<true>& header, http::field name) {
   return values.FindAll("");
 }
 
-// Whether what is left unread of a chunked body begins with part of a chunk's first line, or with
-// all of a good one. The parser looks for the end of a quoted value behind the end of its line.
+// True if the unread bytes of a chunked body begin with a good chunk line, or with part of a line.
+// Needed because the parser searches for the end of a quoted value beyond its line.
 bool BeginsAChunk(std::string_view unread) {
-  if (unread.starts_with("\r\n")) unread.remove_prefix(2);  // behind the chunk before
+  if (unread.starts_with("\r\n")) unread.remove_prefix(2);  // ends the previous chunk
   const size_t end = unread.find("\r\n");
   if (end == std::string_view::npos) return true;
   const std::string_view line = unread.substr(0, end);
@@ -83,7 +82,7 @@ bool BeginsAChunk(std::string_view unread) {
       line.substr(std::min(line.find_first_not_of("0123456789abcdefABCDEF"), end)));
 }
 
-// Of HTTP/1.0, where the library lets "keep-alive" win (RFC 9112, 9.3).
+// For HTTP/1.0, where Beast lets "keep-alive" win over "close" (RFC 9112, 9.3).
 bool AsksToClose(const http::header<true>& header) {
   const std::string options = AllOf(header, http::field::connection);
   return http::token_list(boost::string_view(options)).exists("close");
@@ -92,7 +91,7 @@ bool AsksToClose(const http::header<true>& header) {
 std::optional<TraceContext> TraceOf(const http::header<true>& header) {
   constexpr const char* kParent = "traceparent";
   constexpr const char* kState = "tracestate";
-  // Of two parents nobody could say which one counts.
+  // With several traceparent fields it is unclear which one counts, so none does.
   if (header.count(kParent) != 1) return std::nullopt;
   HeaderList states;
   const auto [begin, end] = header.equal_range(kState);
@@ -122,7 +121,7 @@ RequestReader::State RequestReader::Current() const {
 
 RequestReader::State RequestReader::Advance() {
   const State state = Read();
-  // Nobody knows yet whose header it is.
+  // The tenant is not known before the header is complete.
   if (pending_header_.Resize(state == State::kHeader ? buffer_.size() : 0)) return state;
   return Refuse(503, "too many bytes of other requests are in transit");
 }
@@ -146,10 +145,11 @@ RequestReader::State RequestReader::Read() {
     error_code error;
     const size_t num_taken = parser_->put(buffer_.data(), error);
     const std::string_view taken = Unread().substr(0, num_taken);
-    // The last of a chunked body is what may be fields; chunks themselves end elsewhere.
+    // The end of a chunked body may contain trailer fields. Chunks themselves are parsed by other
+    // calls.
     const bool has_fields = in_header || (chunked_body && !error && parser_->is_done());
     if (has_fields && !HasPlainLines(taken)) {
-      return Refuse(400, "of a header, lines that end in CR LF are taken, none of them folded");
+      return Refuse(400, "header lines must end in CR LF and must not be folded");
     }
     buffer_.consume(num_taken);
     if (error == http::error::need_more) {
@@ -157,7 +157,7 @@ RequestReader::State RequestReader::Read() {
       if (between_chunks && !BeginsAChunk(Unread())) {
         return RefuseUnread(http::error::bad_chunk_extension);
       }
-      // Lines of a chunked body have no limit of their own.
+      // The parser does not limit the lines of a chunked body.
       if (buffer_.size() >= kMaxHeaderBytes) return RefuseUnread(http::error::header_limit);
       return Current();
     }
@@ -169,7 +169,7 @@ RequestReader::State RequestReader::Read() {
   return Current();
 }
 
-// False when nothing of a request is there yet, or too many lines were.
+// False if no byte of a request is there yet, or if there were too many empty lines.
 bool RequestReader::SkipEmptyLines() {
   const std::string_view unread = Unread();
   size_t num_bytes = 0;
@@ -187,7 +187,7 @@ bool RequestReader::SkipEmptyLines() {
 // False when the request is refused.
 bool RequestReader::OnHeader() {
   const auto& header = parser_->get();
-  // Whoever stands before this server might find the end of such a request elsewhere.
+  // A proxy might see a different end of such a request.
   if (const char* const why = AmbiguityOf(header, parser_->chunked())) {
     Refuse(400, why);
     return false;
@@ -207,7 +207,8 @@ bool RequestReader::OnHeader() {
   return true;
 }
 
-// For the bytes that came, or up to twice what the body has: it is counted before it grows.
+// Reserves and counts memory for the body before it grows: for the bytes that arrived, or twice the
+// current size.
 bool RequestReader::MakeRoom() {
   std::string& body = parser_->get().body();
   const size_t needed = body.size() + buffer_.size();
@@ -215,7 +216,7 @@ bool RequestReader::MakeRoom() {
   const auto announced = parser_->content_length();
   const size_t most = announced ? static_cast<size_t>(*announced) : max_body_bytes_;
   const size_t room = std::min(most, std::max({needed, 2 * share_.bytes(), kFirstBodyBytes}));
-  if (room <= share_.bytes()) return true;  // what came besides is another request's
+  if (room <= share_.bytes()) return true;  // the other bytes belong to the next request
   if (!share_.Resize(room)) return false;
   body.reserve(room);
   return true;
@@ -225,7 +226,7 @@ RequestReader::Request RequestReader::ReadHeader(RequestTarget target) const {
   const http::request<ArrivingBody>& message = parser_->get();
   const auto length = parser_->content_length();
   const uint64_t announced_bytes = length ? *length : std::numeric_limits<uint64_t>::max();
-  // Of two authorizations nobody could say which one counts.
+  // With several authorization fields it is unclear which one counts, so none does.
   return {
       .http = {.method = std::string(View(message.method_string())),
                .path = std::move(target.path),
@@ -270,7 +271,7 @@ RequestReader::State RequestReader::Refuse(int http_status, std::string message)
 
 RequestReader::State RequestReader::RefuseUnread(const error_code& error) {
   if (error == http::error::header_limit) {
-    // A first line that came in pieces is left unread until the whole header is there.
+    // The parser does not consume an incomplete header, so a long first line is still unread.
     const bool in_target =
         parser_->get().target().empty() && Unread().find("\r\n") >= kMaxHeaderBytes;
     return in_target ? Refuse(414, "the target is too long")

@@ -14,10 +14,10 @@
 #include "router/front/connection/request_target.h"
 #include "router/limits/byte_budget.h"
 
-// Include it in few .cc files only: Beast is heavy.
+// Include this in few .cc files only: Beast is slow to compile.
 namespace lockstep::router {
 
-// The body of a request, which grows as its bytes come: whoever announces many has none yet.
+// The body of a request. It grows as bytes arrive; an announced length reserves nothing.
 struct ArrivingBody {
   using value_type = std::string;
 
@@ -39,64 +39,65 @@ struct ArrivingBody {
   };
 };
 
-// From the bytes of a connection to its requests, one after the other. Knows nothing of sockets.
+// Turns the bytes of a connection into its requests, one after the other. Knows nothing of sockets.
 //
-// Whatever stands in front of the router must see the same requests in the same bytes, so
-// everything that is read in more than one way elsewhere is refused with 400: lines that end in a
-// bare LF or CR, folded lines, space before a colon, transfer codings but a single "chunked", a
-// length beside one or twice, several hosts or none, control characters in a chunk's extensions.
-// Fields behind a chunked body are checked likewise, and then ignored. A few empty lines before a
-// request say nothing.
+// A proxy in front of the router must see the same requests in the same bytes. So everything that
+// servers interpret differently is refused with 400: lines that end in a bare LF or CR, folded
+// lines, space before a colon, transfer codings other than a single "chunked", a length together
+// with chunks, two lengths, several hosts or none, control characters in chunk extensions. Fields
+// after a chunked body are checked alike and then ignored. A few empty lines before a request are
+// skipped.
 class RequestReader {
  public:
   enum class State {
-    kNothing,      // of the next request
-    kHeader,       // part of it
-    kBodyFollows,  // the header, and none of the body that it announces: once, before kBody
-    kBody,         // the header, and part of the body
-    kRequest,      // all of it: Take it
-    kRefused,      // no request, or one that is not read; nothing after it can be read either
+    kNothing,      // no byte of the next request
+    kHeader,       // part of the header
+    kBodyFollows,  // the header; a body follows. Returned once, before kBody
+    kBody,         // the header and part of the body
+    kRequest,      // all of it: call Take
+    kRefused,      // malformed or over a limit; nothing after it can be read
   };
   struct Refusal {
     int http_status = 0;
     std::string message;
-    bool head_only = false;  // of the answer
+    bool head_only = false;  // send the answer without a body
   };
   struct Request {
     HttpRequest http;
     bool keep_alive = false;
     bool http_1_0 = false;
-    bool head_only = false;  // of the answer
+    bool head_only = false;  // send the answer without a body
   };
 
-  // Bodies are counted in `bodies`, which outlives the object, as they arrive.
+  // Counts bodies in `bodies` as they arrive. `bodies` must outlive the object.
   RequestReader(size_t max_body_bytes, ByteBudget& bodies)
       : max_body_bytes_(max_body_bytes),
         share_(bodies),
         pending_header_(&bodies, &bodies.strangers()) {}
 
-  // Room for what is read next, and how much of it came; nothing else is called in between.
+  // A buffer for the next read, and the number of bytes that were read into it. No other call may
+  // come between the two.
   boost::asio::mutable_buffer Prepare();
   void Commit(size_t num_bytes) { buffer_.commit(num_bytes); }
   void Append(boost::asio::const_buffer bytes) {
     buffer_.commit(boost::asio::buffer_copy(buffer_.prepare(bytes.size()), bytes));
   }
   size_t num_unread_bytes() const { return buffer_.size(); }
-  // Reads as far as it gets.
+  // Parses as much as possible.
   State Advance();
 
-  // In kBody: the client sends no body before it is told to. Said once.
+  // In kBody: true if the client waits for "100 Continue". True once only.
   bool TakeExpectContinue() { return std::exchange(expects_continue_, false); }
   const Refusal& refusal() const { return refusal_; }
-  // In kBodyFollows and after it: the request without its body.
+  // From kBodyFollows on: the request without its body.
   const Request& Header() const { return header_; }
-  // In kRequest. Its body stays counted until Release.
+  // In kRequest. The body stays counted until Release.
   Request Take();
   void Release() {
     share_.Resize(0);
     share_.ChargeTo(nullptr);
   }
-  // What counts the body.
+  // Counts the body.
   ByteBudget::Share& share() { return share_; }
 
  private:
@@ -115,11 +116,11 @@ class RequestReader {
   const size_t max_body_bytes_;
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<ArrivingBody>> parser_;
-  Request header_;           // of the request at hand, once its header is there
-  int num_empty_lines_ = 0;  // before the request at hand
+  Request header_;           // of the current request, once it is complete
+  int num_empty_lines_ = 0;  // before the current request
   bool expects_continue_ = false;
   ByteBudget::Share share_;
-  ByteBudget::Share pending_header_;  // what has come of a header
+  ByteBudget::Share pending_header_;  // counts an incomplete header
   Refusal refusal_;
 };
 

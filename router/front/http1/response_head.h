@@ -14,11 +14,11 @@ struct Framing {
   std::optional<size_t> content_length;
 };
 
-// The status line and the header of an HTTP/1.1 response, up to and with the empty line.
+// Appends the status line and the header of an HTTP/1.1 response, with the empty line at the end.
 void AppendResponseHead(const HttpHead& head, const Framing& framing, std::string& out);
 
-// Makes a chunk of what is to be written: the size at the end of `head`, the rest around `body`;
-// the last one is followed by the end of all chunks.
+// Frames an output as a chunk: appends the size to `head` and the line end to `body`. After the
+// last output it also appends the final chunk.
 void AppendChunkFrame(bool last, std::string& head, std::string& body);
 
 }  // namespace lockstep::router

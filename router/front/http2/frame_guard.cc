@@ -3,7 +3,7 @@
 namespace lockstep::router {
 namespace {
 
-// Content that is cut into smaller frames than this costs more than it brings.
+// DATA frames below this size cost more work than they bring data.
 constexpr uint32_t kSmallDataBytes = 256;
 
 }  // namespace
@@ -42,13 +42,13 @@ const char* FrameGuard::OnFrame(const Frame& frame, Time now) {
 
 const char* FrameGuard::OnHeaders(const Frame& frame, Time now) {
   if (frame.stream <= last_request_) {
-    // Trailers; nghttp2 ignores those of a stream that is closed.
+    // Trailers. nghttp2 ignores trailers of closed streams.
     if (const char* const reason = OnRequestEnd(now)) return reason;
   } else {
     last_request_ = frame.stream;
     if ((frame.flags & Frame::kEndStream) == 0) {
       request_ends_.Give(1);
-      // Small requests are as welcome as large ones, however many a proxy sends on one connection.
+      // A proxy may send many small requests on one connection; the limit must not hit it.
       small_data_.Give(kSmallDataPerRequest);
     }
   }

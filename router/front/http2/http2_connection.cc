@@ -26,25 +26,24 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
-// A turn: what a connection reads and writes before the others of its thread have theirs. Small
-// requests cost far more than their bytes, so little is read.
+// What a connection reads and writes before other connections of its thread get a turn. Reads are
+// small, because small requests cost far more work than their bytes suggest.
 constexpr size_t kReadBytesOfTurn = 8 << 10;
 constexpr size_t kWriteBytesOfTurn = 256 << 10;
 constexpr size_t kWriteBytes = 64 << 10;
-// Time in which the other side can read why the connection ends. What it still sends is thrown
-// away.
+// The client has this long to read why the connection ends. Further bytes from it are dropped.
 constexpr std::chrono::seconds kLingerTimeout(2);
 constexpr size_t kMaxLingerBytes = 1 << 20;
 constexpr std::chrono::milliseconds kMinStallCheck(10);
 constexpr std::chrono::seconds kMaxStallCheck(5);
 
 std::chrono::nanoseconds Nanoseconds(absl::Duration duration) {
-  // "Never" and everything else beyond a year becomes a year: that can be added to a time.
+  // Durations above a year, also "never", become a year, so that they can be added to a time point.
   return absl::ToChronoNanoseconds(std::min(duration, absl::Hours(24 * 365)));
 }
 
-// One connection. Everything runs on the strand of its socket; kept alive by the handlers of its
-// pending operations.
+// One connection. Runs on the strand of its socket. The handlers of its pending operations keep it
+// alive.
 class Http2Connection final : public OpenConnection,
                               public std::enable_shared_from_this<Http2Connection> {
  public:
@@ -56,7 +55,7 @@ class Http2Connection final : public OpenConnection,
   void Announce() override;
 
  private:
-  // What streams know of the connection. Outlives it.
+  // The streams' reference to the connection. Outlives it.
   class Hub;
   class Signal;
 
@@ -97,11 +96,11 @@ class Http2Connection final : public OpenConnection,
   std::vector<Http2Session::StreamId> ready_;
 
   std::string tls_buffer_;
-  std::string out_;  // frames that the kernel did not take at once
+  std::string out_;  // frames that the kernel did not take yet
   size_t num_sent_bytes_ = 0;
-  size_t num_untaken_bytes_ = 0;  // by the other side, when the write began to wait
-  ByteBudget::Share held_;        // out_
-  ByteBudget::Share header_;      // the header block that is open
+  size_t num_untaken_bytes_ = 0;  // unacknowledged when the write began to wait
+  ByteBudget::Share held_;        // counts out_
+  ByteBudget::Share header_;      // counts the open header block
   bool reading_ = false;
   bool writing_ = false;
   bool flush_posted_ = false;
@@ -113,12 +112,12 @@ class Http2Connection final : public OpenConnection,
 
   const Clock::time_point began_;
   Clock::time_point received_at_;
-  Clock::time_point pinged_at_;  // the epoch: no ping waits for its answer
+  Clock::time_point pinged_at_;  // the epoch: no PING is unanswered
   Clock::time_point wrote_at_;
   Clock::time_point idle_since_;
   Clock::time_point stall_check_at_;
   Clock::time_point header_since_;  // the epoch: no header block is open
-  uint64_t num_header_blocks_ = 0;  // up to the one that is open
+  uint64_t num_header_blocks_ = 0;  // begun so far, at the last read
   Clock::time_point armed_for_ = Clock::time_point::max();
 };
 
@@ -126,23 +125,23 @@ class Http2Connection::Hub {
  public:
   explicit Hub(Http2Connection* connection) : connection_(connection) {}
 
-  // From any thread: the stream has output.
+  // Any thread may call this: the stream has output.
   void OnOutput(Http2Session::StreamId id) {
     MutexLock lock(mutex_);
     if (connection_ == nullptr) return;
     ready_.push_back(id);
     if (std::exchange(expected_, true)) return;
-    // What is posted does not own the connection, whose last owner's destructor takes this lock.
+    // Posts a weak pointer, because the connection's destructor takes this lock.
     asio::defer(connection_->stream_->executor(), [weak = connection_->weak_from_this()] {
       if (const std::shared_ptr<Http2Connection> alive = weak.lock()) alive->Flush();
     });
   }
-  // The connection is going to call TakeReady: it need not be woken.
+  // The connection will call TakeReady, so OnOutput need not wake it.
   void Expect() {
     MutexLock lock(mutex_);
     expected_ = true;
   }
-  // False when there are none: from now on the connection must be woken.
+  // False if no stream has output. OnOutput then wakes the connection again.
   bool TakeReady(std::vector<Http2Session::StreamId>& ready) {
     ready.clear();
     MutexLock lock(mutex_);
@@ -221,15 +220,15 @@ std::shared_ptr<StreamHandler> Http2Connection::Open(StreamRequest request,
   request.address = address_;
   request.home = stream_->home();
   request.loopback_only = stream_->loopback_only();
-  // On the way out no new requests are wanted on old connections. This one is still answered, and
-  // so are those behind it that the client has sent already.
+  // While the server drains, connections should end. This stream is still answered, and so are
+  // streams that the client has already sent.
   draining_ = draining_ || context_.draining();
   return context_.open_stream(std::move(request), std::make_shared<Signal>(hub_, id));
 }
 
 void Http2Connection::Read() {
   if (closed_ || reading_) return;
-  // Reading stops while answers pile up unread, or have not had their turn.
+  // Reading pauses while many frames wait to be sent.
   if ((writing_ || flush_posted_) && session_.backed_up()) return;
   reading_ = true;
   if (!stream_->encrypted()) {
@@ -248,8 +247,8 @@ void Http2Connection::Read() {
 }
 
 void Http2Connection::OnReadable(error_code error) {
-  // A connection that waits has no room to read into; its thread does. What else has come stays
-  // with the kernel until the next turn.
+  // The buffer belongs to the thread, so that waiting connections need none. Bytes that do not fit
+  // stay in the kernel until the next turn.
   thread_local std::array<char, kReadBytesOfTurn> room;
   reading_ = false;
   if (closed_) return;
@@ -275,7 +274,7 @@ void Http2Connection::OnRead(std::string_view bytes) {
     spdlog::debug("connection {} ends: {}", id_, session_.violation());
     if (writing_) return Close();
   }
-  // Nobody knows yet whose it is.
+  // The tenant is not known before the header is complete.
   if (!header_.Resize(session_.num_header_block_bytes())) return Close();
   if (!session_.in_header_block()) {
     header_since_ = Clock::time_point();
@@ -321,12 +320,12 @@ void Http2Connection::FlushInNextTurn() {
   });
 }
 
-// True when something was sent, all of num_sent_bytes_, and there may be more.
+// True if all frames were sent (num_sent_bytes_) and there may be more.
 bool Http2Connection::SendSome() {
   thread_local std::string frames;
   frames.clear();
-  // Frames that were made must be kept until they are written. When others fill the budget, one is
-  // made at a time, so that this connection goes on and holds little beyond it.
+  // Frames must be kept until they are written. If the budget is full, frames are made one at a
+  // time, so that the connection makes progress and exceeds the budget by little.
   const size_t max_bytes = context_.memory.HasRoomFor(kWriteBytes) ? kWriteBytes : 1;
   session_.Send(max_bytes, Clock::now(), frames);
   if (frames.empty()) return false;
@@ -406,7 +405,7 @@ void Http2Connection::Rearm(Clock::time_point now) {
     stall_check_at_ = now + StallCheckInterval();
   }
   const Clock::time_point due = NextDue(now);
-  if (due >= armed_for_) return;  // the timer looks again in time
+  if (due >= armed_for_) return;  // the timer fires early enough
   armed_for_ = due;
   deadline_.Set(std::max<std::chrono::nanoseconds>(due - now, std::chrono::nanoseconds(0)),
                 weak_from_this());
@@ -449,7 +448,7 @@ bool Http2Connection::IsOverdue(Clock::time_point now) {
            now - pinged_at_ >= Nanoseconds(limits.keepalive_timeout);
   }
   if (now - wrote_at_ < Nanoseconds(limits.write_timeout)) return false;
-  // The client may have read from what the kernel holds, before the kernel took more from us.
+  // The client may have read from the kernel's buffer although no write completed.
   const size_t num_untaken_bytes = stream_->num_untaken_bytes();
   if (num_untaken_bytes >= num_untaken_bytes_) return true;
   num_untaken_bytes_ = num_untaken_bytes;
@@ -457,7 +456,7 @@ bool Http2Connection::IsOverdue(Clock::time_point now) {
   return false;
 }
 
-// Before the client sees the end.
+// Call before the client can see the close.
 void Http2Connection::CountViolation() {
   if (!session_.ends_for_an_error() || std::exchange(violation_counted_, true)) return;
   context_.metrics.ended_for_violation->Increment();

@@ -14,16 +14,16 @@
 namespace lockstep::router {
 namespace {
 
-// What a field of a decoded header counts besides its characters (RFC 9113, 6.5.2).
+// Counted for each field of a decoded header in addition to its characters (RFC 9113, 6.5.2).
 constexpr size_t kFieldBytes = 32;
-// A decoded header that is this much too large is no accident: the connection ends.
+// A decoded header that exceeds the limit by this factor is an attack: the connection ends.
 constexpr size_t kHostileHeaderFactor = 4;
 constexpr size_t kMaxQueuedFrames = 256;
 constexpr size_t kMaxAcknowledgements = 200;
 constexpr size_t kDynamicTableBytes = 4096;
-// The last stream of a GOAWAY that refuses none yet (RFC 9113, 6.8).
+// The last stream id of a GOAWAY that refuses no stream yet (RFC 9113, 6.8).
 constexpr int32_t kLastStreamOfNotice = 0x7fffffff;
-// Sent behind that GOAWAY: who answers this has read it.
+// Sent after that GOAWAY. A client that answers this PING has read it.
 constexpr std::array<uint8_t, 8> kEndPing = {'g', 'o', 'i', 'n', 'g', 'o', 'f', 'f'};
 
 std::string_view View(const uint8_t* data, size_t size) {
@@ -31,7 +31,7 @@ std::string_view View(const uint8_t* data, size_t size) {
 }
 
 nghttp2_nv NameValue(const HeaderList::Field& field) {
-  // The library copies both.
+  // nghttp2 copies name and value.
   return {.name = reinterpret_cast<uint8_t*>(const_cast<char*>(field.first.data())),
           .value = reinterpret_cast<uint8_t*>(const_cast<char*>(field.second.data())),
           .namelen = field.first.size(),
@@ -51,22 +51,22 @@ std::vector<nghttp2_nv> NameValues(const HeaderList& fields) {
 struct Http2Session::Stream {
   StreamId id = 0;
   std::shared_ptr<StreamHandler> handler;  // null until the header is complete
-  HeaderList fields;                       // until then
+  HeaderList fields;                       // until the header is complete
   size_t num_header_bytes = 0;
   bool header_too_large = false;
   bool body_open = true;
   bool answered = false;        // the head was submitted
-  bool output_untaken = false;  // some of what was taken from the handler has not left
-  bool last = false;            // nothing follows what was taken
-  size_t num_held_back = 0;     // bytes of the body for which no window was granted again
+  bool output_untaken = false;  // part of `output` was not sent yet
+  bool last = false;            // `output` is the last of the answer
+  size_t num_held_back = 0;     // body bytes not yet added back to the window
   std::string output;           // taken from the handler
-  size_t num_filled = 0;        // of that
+  size_t num_filled = 0;        // bytes of `output` that were put into frames
   HeaderList trailers;
-  Time body_since;    // the header's arrival
-  Time output_since;  // when some of the output left, or it was taken
+  Time body_since;    // arrival of the header
+  Time output_since;  // when output was taken or last put into a frame
 };
 
-// nghttp2's callbacks. Those return 0, or an error of nghttp2.
+// nghttp2's callbacks. They return 0 or an nghttp2 error.
 struct Http2Callbacks {
   static Http2Session& SessionOf(void* user_data) { return *static_cast<Http2Session*>(user_data); }
   static Http2Session::Stream* StreamOf(nghttp2_session* session, int32_t id) {
@@ -96,7 +96,7 @@ struct Http2Callbacks {
       session.Violate("a header is far too large once it is decoded");
       return NGHTTP2_ERR_CALLBACK_FAILURE;
     }
-    if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;  // trailers are of no interest
+    if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;  // trailers are ignored
     if (stream->num_header_bytes > session.limits_.max_header_list_bytes) {
       stream->header_too_large = true;
       stream->fields = HeaderList();
@@ -153,7 +153,7 @@ struct Http2Callbacks {
     switch (frame->hd.type) {
       case NGHTTP2_GOAWAY:
         if (frame->goaway.error_code != NGHTTP2_NO_ERROR) session.sent_error_ = true;
-        // Only now: pings go before everything that waits.
+        // Not earlier: nghttp2 sends PINGs before all other waiting frames.
         if (frame->goaway.last_stream_id == kLastStreamOfNotice) {
           nghttp2_submit_ping(native, NGHTTP2_FLAG_NONE, kEndPing.data());
         }
@@ -169,7 +169,7 @@ struct Http2Callbacks {
     }
     const bool ends = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     const Http2Session::Stream* const stream = StreamOf(native, frame->hd.stream_id);
-    // Answered before it was read: nobody wants the rest.
+    // The answer ended before the body did; the rest is not needed.
     if (ends && stream != nullptr && stream->body_open) {
       session.Reset(stream->id, NGHTTP2_NO_ERROR);
     }
@@ -187,7 +187,7 @@ struct Http2Callbacks {
     return SessionOf(user_data).Fill(stream, room, max_bytes, flags);
   }
 
-  // Made once: the library copies them.
+  // Made once; nghttp2 copies them.
   static const nghttp2_session_callbacks* Get() {
     static const nghttp2_session_callbacks* const callbacks = [] {
       nghttp2_session_callbacks* made = nullptr;
@@ -208,15 +208,15 @@ struct Http2Callbacks {
     static const nghttp2_option* const options = [] {
       nghttp2_option* made = nullptr;
       LOCKSTEP_CHECK(nghttp2_option_new(&made) == 0, "no memory");
-      // Windows are granted again as handlers take what came.
+      // The session renews windows as handlers take the data.
       nghttp2_option_set_no_auto_window_update(made, 1);
       nghttp2_option_set_no_closed_streams(made, 1);
-      // Clients of gRPC send such values, and expect an answer rather than a reset.
+      // gRPC clients send such values and expect an answer, not a reset.
       nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(made, 1);
       nghttp2_option_set_max_outbound_ack(made, kMaxAcknowledgements);
       nghttp2_option_set_max_deflate_dynamic_table_size(made, kDynamicTableBytes);
 #ifdef LOCKSTEP_NGHTTP2_HAS_RESET_RATE_LIMIT
-      // FrameGuard has the limit; the library's own would end clients who cancel a lot.
+      // FrameGuard limits resets. nghttp2's own limit would end clients that often cancel.
       nghttp2_option_set_stream_reset_rate_limit(made, UINT32_MAX, UINT32_MAX);
 #endif
       return made;
@@ -254,7 +254,7 @@ bool Http2Session::Receive(std::string_view bytes, Time now) {
   }
   const ssize_t taken = nghttp2_session_mem_recv(
       session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-  // Its own answers to broken protocol are not errors here: they are in what is to be sent.
+  // Protocol errors that nghttp2 answers itself are not errors here; its answer is in Send.
   if (taken < 0) Violate("the connection does not follow the protocol");
   return !violated();
 }
@@ -275,7 +275,7 @@ void Http2Session::OpenStreamOf(Stream& stream, bool ends) {
 }
 
 void Http2Session::SubmitContinue(const Stream& stream) {
-  const HeaderList head = {{":status", "100"}};  // the fields point into it
+  const HeaderList head = {{":status", "100"}};  // must outlive `fields`, which point into it
   const std::vector<nghttp2_nv> fields = NameValues(head);
   nghttp2_submit_headers(session_, NGHTTP2_FLAG_NONE, stream.id, nullptr, fields.data(),
                          fields.size(), nullptr);
@@ -283,7 +283,7 @@ void Http2Session::SubmitContinue(const Stream& stream) {
 
 void Http2Session::RefuseHeader(Stream& stream) {
   stream.last = true;
-  // Clients of gRPC take their status from the same place.
+  // The grpc fields are for gRPC clients, which ignore the HTTP status.
   SubmitHead(stream,
              HeaderList{{":status", "431"},
                         {"content-length", "0"},
@@ -321,7 +321,7 @@ void Http2Session::Wake(StreamId id, Time now) {
 void Http2Session::TakeOutput(Stream& stream) {
   StreamHandler::Output output = stream.handler->Take();
   if (output.empty()) return;
-  if (!stream.answered && !output.head.has_value()) {  // it gives up
+  if (!stream.answered && !output.head.has_value()) {  // the handler gave up
     stream.last = true;
     return Reset(stream.id, NGHTTP2_CANCEL);
   }
@@ -332,7 +332,7 @@ void Http2Session::TakeOutput(Stream& stream) {
   const bool ends = output.last && stream.output.empty() && stream.trailers.size() == 0;
   if (output.head.has_value() && !stream.answered) {
     SubmitHead(stream, *output.head, ends);
-    // A head alone has left as far as the handler is concerned.
+    // For the handler, a head without a body counts as written at once.
     if (ends) return;
     if (stream.output.empty() && !stream.last) {
       written_.push_back(stream.id);
@@ -410,7 +410,7 @@ void Http2Session::TellWritten() {
     Stream& stream = *found->second;
     stream.handler->OnWritten();
     GrantHeldBack(stream);
-    // What was signalled while the output before it waited.
+    // Takes output that was signalled while the previous output was unsent.
     if (!stream.output_untaken) TakeOutput(stream);
   }
 }

@@ -46,10 +46,10 @@ class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
 
-  // Appends to `out` what can be sent now.
+  // Appends the bytes that can be sent now.
   virtual void Add(uint32_t prompt, std::span<const lockstep::v1::GenerateResponse> messages,
                    std::string& out) = 0;
-  // Every prompt is done.
+  // Call when every prompt is done.
   virtual void Finish(std::string& out) = 0;
   // A stream failed after its first bytes were sent. Nothing follows.
   virtual void Fail(const absl::Status& status, std::string& out) = 0;

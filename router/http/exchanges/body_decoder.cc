@@ -13,19 +13,19 @@
 namespace lockstep::router {
 namespace {
 
-// About what zlib holds beside a body: its window and its tables.
+// Approximate memory of zlib: its window and its tables.
 constexpr size_t kZlibBytes = size_t{48} << 10;
 constexpr size_t kPieceBytes = size_t{32} << 10;
-// Of a turn too. Data that makes nothing, such as empty members, must not take one without end.
+// Input limit of a turn. Data without output, such as empty members, must not make a turn endless.
 constexpr size_t kTurnEncodedBytes = size_t{256} << 10;
 constexpr int kWindowBits = 15;
-constexpr int kGzipWindowBits = kWindowBits + 16;  // zlib's word for the format of gzip
+constexpr int kGzipWindowBits = kWindowBits + 16;  // zlib's code for the gzip format
 
 std::string_view NameOf(ContentCoding coding) {
   return coding == ContentCoding::kGzip ? "gzip" : "deflate";
 }
 
-// RFC 1950, 2.2. "deflate" has this header by its definition, and from some clients none.
+// RFC 1950, 2.2. "deflate" has this header by definition, but some clients omit it.
 bool HasZlibHeader(std::string_view bytes) {
   if (bytes.size() < 2) return false;
   const auto first = static_cast<unsigned char>(bytes[0]);
@@ -88,7 +88,7 @@ absl::StatusOr<bool> BodyDecoder::Turn() {
   std::array<char, kPieceBytes> piece;
   for (;;) {
     const size_t num_given_bytes = max_read_bytes - num_read_bytes_;
-    // zlib reads only, but has no const.
+    // zlib only reads the input, but its API lacks const.
     stream_.next_in =
         reinterpret_cast<Bytef*>(const_cast<char*>(encoded_.data() + num_read_bytes_));
     stream_.avail_in = static_cast<uInt>(num_given_bytes);

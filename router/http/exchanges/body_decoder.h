@@ -18,48 +18,46 @@ namespace lockstep::router {
 // How a body is compressed (RFC 9110, 8.4.1).
 enum class ContentCoding { kIdentity, kGzip, kDeflate };
 
-// The codings of a request's body that are served, as the field Accept-Encoding of a refusal lists
-// them.
+// The served codings of a request's body, for the field Accept-Encoding of a refusal.
 inline constexpr std::string_view kServedCodings = "gzip, deflate";
 
-// From the value of Content-Encoding. Nothing: a coding that is not served, or several.
+// Parses Content-Encoding. Nothing for an unserved coding, or for several.
 std::optional<ContentCoding> ParseContentCoding(std::string_view content_encoding);
 
-// Other codings than these were refused before the body.
+// True if the body is compressed. Unserved codings were refused before the body.
 inline bool IsCompressed(const HttpRequest& request) {
   return ParseContentCoding(request.content_encoding).value_or(ContentCoding::kIdentity) !=
          ContentCoding::kIdentity;
 }
 
-// A compressed body on its way back to what it was. It works in turns, so that a body which is
-// small on the wire and large behind it takes no more time at once than other work, and counts what
-// it makes before it makes it. One thread at a time.
+// Decompresses a body. Works in turns, so that a small body with large content takes no more time
+// at once than other work. Counts memory before it is used. One thread at a time.
 class BodyDecoder {
  public:
-  // About what the first turn makes, and every other one.
+  // Approximate output of the first turn, and of every later one.
   static constexpr size_t kFirstTurnBytes = size_t{32} << 10;
   static constexpr size_t kTurnBytes = size_t{1} << 20;
 
-  // `coding` is not kIdentity. `share` counts what is made, up to `max_bytes`, until the object
-  // ends.
+  // `coding` must not be kIdentity. `share` counts the output, up to `max_bytes`, until the object
+  // is destroyed.
   BodyDecoder(ContentCoding coding, std::string encoded, size_t max_bytes, ByteBudget::Share share);
-  // Of a compressed request, whose body this is; counts for this tenant.
+  // For a compressed request with this body. The output counts for the tenant.
   static std::unique_ptr<BodyDecoder> Of(const HttpRequest& request, std::string body,
                                          std::string_view tenant);
   BodyDecoder(const BodyDecoder&) = delete;
   BodyDecoder& operator=(const BodyDecoder&) = delete;
   ~BodyDecoder();
 
-  // One turn. True: the body is whole. INVALID_ARGUMENT: this is no such data. OUT_OF_RANGE: there
-  // are more than `max_bytes`. RESOURCE_EXHAUSTED: the share grants no more.
+  // Runs one turn. True: the body is complete. INVALID_ARGUMENT: the data is damaged. OUT_OF_RANGE:
+  // more than `max_bytes`. RESOURCE_EXHAUSTED: the share grants no more.
   absl::StatusOr<bool> Turn();
-  // Once it is whole. What it takes is counted for as long as the object lives.
+  // Call when the body is complete. Its memory is counted until the object is destroyed.
   std::string TakeBody() { return std::move(body_); }
 
  private:
   absl::Status Begin();
   absl::Status Append(std::string_view bytes);
-  // At the end of the data: what is behind it.
+  // At the end of the data: checks the bytes after it.
   absl::StatusOr<bool> End();
 
   const ContentCoding coding_;

@@ -17,7 +17,7 @@ namespace lockstep::router {
 
 namespace v1 = lockstep::v1;
 
-// One prompt of an exchange. The exchange may be gone before it.
+// One prompt of an exchange. The exchange may be destroyed first.
 class HttpGenerateCall final : public GenerateCall {
  public:
   HttpGenerateCall(ApiContext& context, std::weak_ptr<GenerateExchange> exchange, uint32_t prompt,
@@ -51,14 +51,15 @@ class HttpGenerateCall final : public GenerateCall {
 
 namespace {
 
-// Reading a body of this size takes well below a millisecond, so the connection's thread does it;
-// a refusal then does not wait behind others' prompts.
+// Reading a body of this size takes well below a millisecond. So the connection's thread does it,
+// and a refusal does not wait behind other requests' prompts.
 constexpr size_t kMaxInlineBytes = 32 << 10;
-// A body that was read into more is worth the time to give that back to the system.
+// After parsing a body into more memory than this, it is worth the time to return that memory to
+// the system.
 constexpr size_t kMaxKeptBytes = 16 << 20;
-// Calls go on while no more than this waits for the connection, and need not be woken by it.
+// Calls continue while at most this many bytes wait for the connection, and then need no wake-up.
 constexpr size_t kMaxWaitingBytes = 16 << 10;
-// Streams count in such pieces, so that an event seldom changes what they hold.
+// Streams count their memory in pieces of this size, so that most events change no counter.
 constexpr size_t kStreamPieceBytes = 4 << 10;
 
 }  // namespace
@@ -126,9 +127,9 @@ absl::StatusOr<std::unique_ptr<ApiRequest>> GenerateExchange::ReadBody(const std
                             .limits = context_.config.limits,
                             .max_context_tokens = context_.Facts().max_context_tokens};
   absl::StatusOr<std::unique_ptr<ApiRequest>> request = dialect_.ReadBody(body, reading);
-  // It was many small blocks, all of which are free again.
+  // Parsing used many small blocks, and all of them are free now.
   if (num_read_bytes > kMaxKeptBytes) ReturnFreedMemory();
-  // The connection counts the body until the answer is sent. Several prompts share some of it.
+  // The connection counts the body until the answer is sent. Several prompts share parts of it.
   const size_t num_bytes = request.ok() ? (*request)->NumHeldBytes() : 0;
   const bool granted = reading_.Resize(num_bytes - std::min(num_bytes, num_body_bytes_));
   if (granted || !request.ok()) return request;
@@ -185,7 +186,7 @@ void GenerateExchange::Refuse(const absl::Status& status) {
   Fail(status);
 }
 
-// A batch that can never be admitted as a whole gets no hint to try again.
+// A batch that can never be admitted as a whole gets no hint to retry.
 absl::Status GenerateExchange::CheckBatch(
     const std::vector<std::shared_ptr<HttpGenerateCall>>& calls) const {
   if (calls.size() < 2) return absl::OkStatus();
@@ -217,7 +218,7 @@ void GenerateExchange::StartCalls() {
   }
   if (door_.trace() != nullptr) door_.trace()->SetNumCalls(calls.size());
   if (const absl::Status status = CheckBatch(calls); !status.ok()) return Refuse(status);
-  // All of them or none: the first that is refused ends the exchange.
+  // All or none: the first refused call ends the exchange.
   for (const auto& call : calls) {
     if (!call->Admit(door_.TakePass())) return;
   }
@@ -283,12 +284,12 @@ GenerateExchange::Delivery GenerateExchange::AddMessages(
     uint32_t prompt, std::span<const v1::GenerateResponse> messages) {
   Delivery delivery = Delivery::kDone;
   absl::Status excess;
-  bool told = false;  // of what waits already: the connection takes all of it
+  bool told = false;  // earlier output waits, so the connection will take this too
   {
     MutexLock lock(mutex_);
     if (over_) return Delivery::kGone;
     told = !pending_.empty();
-    // Only now, as it says which worker answers.
+    // Not earlier, because the writer names the worker that answers.
     if (writer_ == nullptr) writer_ = MakeWriter();
     writer_->Add(prompt, messages, pending_.body);
     excess = Hold();
@@ -325,7 +326,7 @@ void GenerateExchange::OnCallEnd(uint32_t prompt, const absl::Status& status) {
       EndTrace(excess.code());
       SetError(excess);
     } else {
-      // The end of a stream is little, and its client waits for nothing else.
+      // The end of a stream is small, and the client waits only for it.
       held_.ResizeAnyway(NumAnswerBytes());
       if (!head_taken_ && !pending_.head.has_value()) pending_.head = AnswerHead();
     }
@@ -383,7 +384,7 @@ void GenerateExchange::Abandon() {
     over_ = true;
     if (!begun_ || decoder_ != nullptr) {
       decoder_.reset();
-      // It may wait for a thread for long, and nobody counts the body any more.
+      // The exchange may wait long for a thread, and the body is not counted any more.
       ReleaseMemory(http_.body);
       door_.Leave();
     }

@@ -21,21 +21,20 @@ namespace lockstep::router {
 
 class HttpGenerateCall;
 
-// A completion or a chat: as many GenerateCalls as it has prompts, and one answer. The tenant is
-// asked before the body is read. What was read, and what waits to be sent, counts against the
-// memory of all answers, so that a slow or silent client holds nothing that nobody counts. Nothing
-// is sent before the first of them was admitted by the scheduler, so a refusal has its own status;
-// what fails later becomes an error inside the stream. The exchange dies with its connection, its
-// calls once they have noticed.
+// One completion or chat over HTTP: a GenerateCall for each prompt, and one answer. The tenant is
+// admitted before the body is read. The parsed body and the unsent answer count against the shared
+// memory budget, so slow clients cannot exceed it. Nothing is sent before the scheduler has
+// admitted a call, so a refusal has its own HTTP status. Later failures become an error inside the
+// stream. The exchange is destroyed with its connection, and its calls when they have noticed.
 class GenerateExchange final : public Exchange,
                                public Strand,
                                public std::enable_shared_from_this<GenerateExchange> {
  public:
   struct Origin {
     const Dialect& dialect;                // outlives the exchange
-    std::shared_ptr<const Tenant> tenant;  // null: nobody in particular
+    std::shared_ptr<const Tenant> tenant;  // null: no tenant
   };
-  // `context` outlives the object.
+  // `context` must outlive the object.
   static std::shared_ptr<GenerateExchange> Start(ApiContext& context, Origin origin,
                                                  HttpRequest request,
                                                  std::shared_ptr<OutputSignal> signal);
@@ -59,9 +58,9 @@ class GenerateExchange final : public Exchange,
   Delivery AddMessages(uint32_t prompt, std::span<const lockstep::v1::GenerateResponse> messages);
   void OnCallEnd(uint32_t prompt, const absl::Status& status);
 
-  // False: the tenant is at its limit, and the client has been told.
+  // False: the tenant is at its limit, and the client gets that error.
   bool Admit();
-  // The next turn of a compressed body. True: `body` has it whole. Else the client is told why not,
+  // Runs the next turn of decompression. True: `body` is complete. False: the client gets an error,
   // or the exchange waits for another turn.
   bool Decode(std::unique_ptr<BodyDecoder>& decoder, std::string& body);
   absl::StatusOr<std::unique_ptr<ApiRequest>> ReadBody(const std::string& body);
@@ -70,12 +69,12 @@ class GenerateExchange final : public Exchange,
   void BeginTrace();
   void EndTrace(absl::StatusCode code);
   std::unique_ptr<AnswerWriter> MakeWriter() const;
-  // Before there are calls.
+  // Call before there are calls.
   void Refuse(const absl::Status& status);
   void Fail(const absl::Status& status);
-  // An answer that says nothing else.
+  // Replaces the answer by an error.
   void SetError(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Counts what the answer has grown to, or shrunk; not OK: it may not.
+  // Counts the current size of the answer. Not OK if it is too large.
   absl::Status Hold() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t NumAnswerBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   HttpHead AnswerHead() const;
@@ -89,9 +88,9 @@ class GenerateExchange final : public Exchange,
   const std::string id_;
   CallDoor door_;
   HttpRequest http_;             // its body until RunStrand begins, or the client is gone
-  const size_t num_body_bytes_;  // as they came
+  const size_t num_body_bytes_;  // as received
   size_t num_work_bytes_;        // of the next turn
-  ByteBudget::Share reading_;    // of what the body is read into, beyond the body
+  ByteBudget::Share reading_;    // of the parsed body, beyond the body itself
   std::shared_ptr<const ApiRequest> request_;
 
   Mutex mutex_;
@@ -103,9 +102,9 @@ class GenerateExchange final : public Exchange,
   bool over_ ABSL_GUARDED_BY(mutex_) = false;                     // nothing more is added
   bool head_taken_ ABSL_GUARDED_BY(mutex_) = false;
   Output pending_ ABSL_GUARDED_BY(mutex_);
-  size_t num_writing_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // taken, and not written yet
-  ByteBudget::Share held_ ABSL_GUARDED_BY(mutex_);        // of the answer, until it is sent
-  // Prompts whose calls wait until what is pending, or being written, is written.
+  size_t num_writing_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // taken, not written yet
+  ByteBudget::Share held_ ABSL_GUARDED_BY(mutex_);        // counts the answer until it is sent
+  // Prompts with calls that wait until pending or taken output is written.
   std::vector<uint32_t> pending_prompts_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint32_t> writing_prompts_ ABSL_GUARDED_BY(mutex_);
 };

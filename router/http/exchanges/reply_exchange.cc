@@ -7,7 +7,7 @@
 namespace lockstep::router {
 namespace {
 
-// Answers are short-lived, or cut off with their clients.
+// Answers are short-lived, or cut off with their clients, so memory becomes free soon.
 constexpr absl::Duration kRetryAfterMemory = absl::Seconds(1);
 
 }  // namespace

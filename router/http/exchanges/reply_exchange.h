@@ -12,17 +12,17 @@
 
 namespace lockstep::router {
 
-// A whole answer, known at once or later. Counted until the client has it, or is gone.
+// A whole answer, given at once or later. Counted until the client has it or is gone.
 class ReplyExchange : public Exchange {
  public:
-  // The answer is the tenant's; empty: nobody's.
+  // The answer counts for the tenant; empty: for no tenant.
   explicit ReplyExchange(std::shared_ptr<OutputSignal> signal, AnswerMemory answer = {},
                          std::string_view tenant = {})
       : signal_(std::move(signal)),
         memory_(std::move(answer.memory)),
         held_(AnswerMemory{.memory = memory_}.ShareOf(tenant)) {}
 
-  // Once. When there is no memory for it beside others' answers, the client is told that instead.
+  // Call once. If there is no memory for the answer, the client gets that error instead.
   void Reply(HttpHead head, std::string body);
   Output Take() override {
     MutexLock lock(mutex_);
@@ -36,11 +36,11 @@ class ReplyExchange : public Exchange {
   const std::shared_ptr<ByteBudget> memory_;  // null: no bound
   Mutex mutex_;
   Output output_ ABSL_GUARDED_BY(mutex_);
-  ByteBudget::Share held_ ABSL_GUARDED_BY(mutex_);  // of the output, also while it is written
+  ByteBudget::Share held_ ABSL_GUARDED_BY(mutex_);  // counts the output until it is written
 };
 
-// For ConnectionContext::refuse: an error as clients of OpenAI's API expect it. From 500 on it asks
-// them to come back.
+// For ConnectionContext::refuse: an error in OpenAI's format. From status 500 on, it asks clients
+// to retry.
 std::shared_ptr<Exchange> Refusal(int http_status, std::string message,
                                   std::shared_ptr<OutputSignal> signal);
 

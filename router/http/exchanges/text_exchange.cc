@@ -74,8 +74,8 @@ void TextExchange::RunStrand() {
     }
     reading_.Resize(0);
   }
-  // Both limits let the client call again as soon as it can know that this call is over; whoever
-  // never takes the answer keeps no place.
+  // The client may call again as soon as it can know that this call is over. A client that never
+  // takes the answer holds no place.
   ticket_.reset();
   if (!reply.ok()) return ReplyError(reply.status());
   HttpHead head;
@@ -93,7 +93,7 @@ void TextExchange::Abandon() {
   query_.reset();
   decoder_.reset();
   reading_.Resize(0);
-  // It may wait for a thread for long, and nobody counts the body any more.
+  // The exchange may wait long for a thread, and the body is not counted any more.
   ReleaseMemory(http_.body);
   ticket_.reset();
 }
@@ -173,7 +173,7 @@ absl::StatusOr<std::string> TextExchange::Text(const DetokenizeQuery& query) {
 }
 
 void TextExchange::ReplyError(const absl::Status& status) {
-  // Their one field is called "tokens" here, not "prompt" as in a completion.
+  // The field is called "tokens" here, not "prompt" as in a completion.
   absl::Status named = status;
   if (Message(status).starts_with("token_ids")) {
     named = absl::Status(status.code(), "tokens" + Message(status).substr(9));

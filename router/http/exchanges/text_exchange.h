@@ -17,17 +17,17 @@ namespace lockstep::router {
 
 enum class TextKind { kTokenize, kDetokenize };
 
-// POST /tokenize and /detokenize; the work runs on the encode pool. It has its place among the open
-// calls until the answer is made; from then on the answer counts against the memory of all answers.
+// POST /tokenize and /detokenize. The work runs on the encode pool. Holds a TextTicket until the
+// answer is made. From then on the answer counts against the memory of all answers.
 class TextExchange final : public ReplyExchange,
                            public Strand,
                            public std::enable_shared_from_this<TextExchange> {
  public:
   struct Origin {
     TextKind kind;
-    std::shared_ptr<const Tenant> tenant;  // null: nobody in particular
+    std::shared_ptr<const Tenant> tenant;  // null: no tenant
   };
-  // `context` outlives the object.
+  // `context` must outlive the object.
   static std::shared_ptr<Exchange> Start(ApiContext& context, const Origin& origin,
                                          HttpRequest request, std::shared_ptr<OutputSignal> signal);
   TextExchange(ApiContext& context, Origin origin, HttpRequest request,
@@ -39,12 +39,12 @@ class TextExchange final : public ReplyExchange,
   size_t num_work_bytes() const override { return num_work_bytes_; }
 
  private:
-  // The next turn of a compressed body, which `body` has whole then. Nothing: it waits for another
-  // turn, or the client is gone.
+  // Runs the next turn of decompression, which completes `body` or fails. Nothing: it waits for
+  // another turn, or the client is gone.
   std::optional<absl::Status> Decode(std::unique_ptr<BodyDecoder>& decoder, std::string& body);
-  // True: the query has more work than its body said, and waits for another turn.
+  // True: the query is more work than its body suggested, and waits for another turn.
   bool AwaitsTurn(TokenizeQuery& query);
-  // From the body, or what it was read into, to the body of the answer.
+  // From the body, or the parsed query, to the body of the answer.
   BodyReading Reading();
   absl::StatusOr<std::string> Tokens(const TokenizeQuery& query);
   absl::StatusOr<std::string> Text(const DetokenizeQuery& query);
@@ -52,15 +52,15 @@ class TextExchange final : public ReplyExchange,
 
   ApiContext& context_;
   const Origin origin_;
-  HttpRequest http_;  // its body and the ticket until RunStrand begins, or the client is gone
+  HttpRequest http_;  // its body and the ticket exist until RunStrand or Abandon
   std::shared_ptr<TextTicket> ticket_;
-  size_t num_work_bytes_;      // of the body, then of what it asks for
-  ByteBudget::Share reading_;  // of what the body is read into, while it is
-  CancelFlag cancellation_;    // of the work, when the client is gone
+  size_t num_work_bytes_;      // of the body, then of the query
+  ByteBudget::Share reading_;  // of the parsed body, while it is used
+  CancelFlag cancellation_;    // cancels the work when the client is gone
   Mutex begin_mutex_;
   bool begun_ ABSL_GUARDED_BY(begin_mutex_) = false;
   bool abandoned_ ABSL_GUARDED_BY(begin_mutex_) = false;
-  // While they await their turns.
+  // Set while they wait for a turn.
   std::unique_ptr<BodyDecoder> decoder_ ABSL_GUARDED_BY(begin_mutex_);
   std::optional<TokenizeQuery> query_ ABSL_GUARDED_BY(begin_mutex_);
 };

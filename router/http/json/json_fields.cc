@@ -17,7 +17,7 @@ using nlohmann::json;
 constexpr double kMinRounded = 9223372036854775808.0;  // 2^63
 constexpr size_t kMaxQuotedNumberBytes = 100;
 
-// Reads integers of any spelling that JSON has for them, 2^63 and above excepted.
+// Reads integers below 2^63 in any JSON spelling.
 std::optional<int64_t> AsInteger(const json& value) {
   if (value.is_number_unsigned()) {
     const auto number = value.get<uint64_t>();
@@ -135,7 +135,7 @@ void JsonFields::Fail(const absl::Status& status) {
 
 void JsonFields::FailKind(const std::string& path, std::string_view expected, const json& got) {
   if (!ok()) return;
-  // Integers of more than 64 bits are rounded in what was read.
+  // Parsing has rounded integers of more than 64 bits.
   const bool rounded = got.is_number_float() && std::abs(got.get<double>()) >= kMinRounded;
   std::string quoted(rounded ? JsonNumberAt(text_, path) : "");
   if (quoted.empty()) quoted = DescribeJson(got);

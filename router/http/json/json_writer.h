@@ -10,12 +10,12 @@
 
 namespace lockstep::router {
 
-// `text` as a JSON string with its quotes; what is no UTF-8 in it becomes U+FFFD.
+// Appends `text` as a quoted JSON string. Invalid UTF-8 becomes U+FFFD.
 void AppendJsonString(std::string_view text, std::string& out);
 
-// Appends one JSON value to a string, compact, in the order of the calls. Sets commas; that objects
-// and arrays are closed and keys come in objects is up to the caller. On the path of every token,
-// so it builds no tree.
+// Appends one compact JSON value to a string, in the order of the calls. Sets commas. The caller
+// must close objects and arrays, and write keys only in objects. Builds no tree, because it runs
+// for every token.
 class JsonWriter {
  public:
   explicit JsonWriter(std::string& out) : out_(out) {}
@@ -24,7 +24,7 @@ class JsonWriter {
   JsonWriter& EndObject() { return Close('}'); }
   JsonWriter& BeginArray() { return Open('['); }
   JsonWriter& EndArray() { return Close(']'); }
-  // Keys of ours need no escapes.
+  // Our own keys need no escapes.
   JsonWriter& Key(std::string_view name) {
     Separate();
     out_ += '"';
@@ -51,7 +51,7 @@ class JsonWriter {
     out_.append(text.data(), text.size());
     return *this;
   }
-  // JSON has no infinity: what stands for minus infinity is what OpenAI's API says.
+  // JSON has no infinity. OpenAI's API uses this number for minus infinity.
   JsonWriter& Logprob(float value) {
     Separate();
     fmt::format_to(std::back_inserter(out_), "{}", std::isfinite(value) ? value : -9999.0f);

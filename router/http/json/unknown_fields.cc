@@ -26,7 +26,7 @@ void AppendHeaderText(std::string_view text, std::string& out) {
 
 absl::Status Refusal(std::string_view path, std::string_view name) {
   const std::string_view dot = path.empty() ? "" : ".";
-  // Only a name that can be shown as it is stands where errors have their field.
+  // The error begins with the field only if its name can be shown unchanged.
   const bool plain = !name.empty() && CheckId("", name, 64).ok();
   const std::string where = plain ? fmt::format("{}{}{}", path, dot, name) : "body";
   return Unimplemented("{}: this router does not know the field {}", where, Quote(name));

@@ -22,7 +22,7 @@ std::shared_ptr<Exchange> AnswerHealth(RouteContext& context, RoutedRequest requ
   return Reply(request, {.status = accepting ? 200 : 503}, StatusBody(accepting ? "ok" : kDeaf));
 }
 
-// SageMaker's form of the same.
+// The same in SageMaker's form.
 std::shared_ptr<Exchange> AnswerPing(RouteContext& context, RoutedRequest request) {
   return Reply(request,
                {.status = context.api.accepting() ? 200 : 503, .content_type = "text/plain"}, "");

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kModels = "/v1/models";
 
-// What clients of older APIs look for: everybody may ask for samples, and for nothing else.
+// For clients of older APIs: all users may sample, and nothing else.
 void WritePermission(std::string_view model, absl::Time created, JsonWriter& json) {
   json.BeginObject().Key("id").String(fmt::format("modelperm-{}", model));
   json.Key("object").String("model_permission").Key("created").Int(absl::ToUnixSeconds(created));

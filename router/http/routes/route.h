@@ -15,7 +15,7 @@
 
 namespace lockstep::router {
 
-// What routes answer from. It outlives all exchanges.
+// The parts that routes use for their answers. Outlives all exchanges.
 struct RouteContext {
   ApiContext& api;
   const prometheus::Registry& registry;
@@ -34,14 +34,14 @@ enum class Audience {
   kTenants,    // a key is needed if the router has keys
 };
 
-// A path of the public HTTP API and what answers it.
+// A path of the public HTTP API with its handler.
 struct Route {
   std::string path;              // without the query
   bool covers_subpaths = false;  // everything below "path/" too
   // As the field Allow lists them. OPTIONS is answered by the gateway, HEAD as GET.
   std::string_view methods = "GET, HEAD, OPTIONS";
   Audience audience = Audience::kTenants;
-  // POST brings a JSON body: its type and coding are checked before it is read.
+  // POST has a JSON body. Its type and coding are checked before it is read.
   bool reads_json = false;
   // A refusal counts as a request that ended (lockstep_router_requests_total).
   bool generates = false;
@@ -66,7 +66,7 @@ std::shared_ptr<Exchange> Reply(RoutedRequest& request, HttpHead head, std::stri
 // An error in the form of OpenAI's API.
 std::shared_ptr<Exchange> ReplyError(const RouteContext& context, RoutedRequest& request,
                                      const absl::Status& status);
-// The same for errors that no status stands for.
+// The same for errors without a status code.
 struct OpenAiError;
 std::shared_ptr<Exchange> ReplyError(RoutedRequest& request, const OpenAiError& error,
                                      HttpHeaders headers = {});

@@ -17,11 +17,11 @@ class RouteTable {
   // No two routes may cover the same path.
   explicit RouteTable(std::vector<Route> routes);
 
-  // Null: nothing is at this path.
+  // Null: the path does not exist.
   const Route* Find(std::string_view path) const;
   // The labels of the metrics.
   std::vector<RouteLabel> Labels() const;
-  // What to ask for instead of a path that is not there, as the end of a sentence.
+  // A hint for a path that does not exist, as the end of a sentence.
   std::string HintFor(std::string_view path) const;
 
  private:

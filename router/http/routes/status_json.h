@@ -10,14 +10,14 @@
 
 namespace lockstep::router {
 
-// What /status.json answers (docs/api.md). It is made at most once for each sample and whom it is
-// for, however often it is asked for. Safe to use from any thread.
+// The body of /status.json (docs/api.md). Made at most once for each sample and tenant. Safe to use
+// from any thread.
 class StatusJson {
  public:
   // `context` must outlive the object.
   explicit StatusJson(const ApiContext& context) : context_(context) {}
 
-  // Everything, for those who operate the router, or where nobody has a key.
+  // Everything: for operators, and if no keys are required.
   std::string OfFleet();
   // A tenant's own requests.
   std::string OfTenant(std::string_view tenant);
@@ -29,7 +29,7 @@ class StatusJson {
 
   const ApiContext& context_;
   Mutex mutex_;
-  uint64_t sample_ ABSL_GUARDED_BY(mutex_) = 0;  // that what is kept belongs to
+  uint64_t sample_ ABSL_GUARDED_BY(mutex_) = 0;  // the sample of the texts in kept_
   std::map<std::string, std::string> kept_ ABSL_GUARDED_BY(mutex_);
 };
 

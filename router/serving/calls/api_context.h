@@ -80,12 +80,13 @@ class ApiContext {
   std::atomic<int> num_deaf_listeners = 0;
   // Cancelled at the end of a drain: prompts that are being encoded are given up.
   CancelFlag closing;
-  // What the client of a prompt that was not encoded learns: CANCELLED because of `closing` becomes
+  // The status for the client if its prompt was not encoded. CANCELLED because of `closing` becomes
   // UNAVAILABLE.
   absl::Status WhyNotEncoded(absl::Status status) const;
   bool accepting() const { return num_deaf_listeners.load() == 0; }
 
-  // What requests are checked against now. The attached worker may allow less than the model.
+  // The facts and limits that requests are checked against now. The attached worker may allow less
+  // than the model.
   ModelFacts Facts() const;
   RequestLimits Limits() const;
   // Below 2^53, so that JSON numbers of every client hold it exactly.
@@ -96,7 +97,8 @@ class ApiContext {
   void CountEnd(absl::StatusCode code) const {
     RouterMetrics::At(metrics.requests_total, code).Increment();
   }
-  // Null if the request is not recorded. `name`: of the span, until there is a better one.
+  // Null if the request is not recorded. `name`: the span's name until TraceRequest sets a better
+  // one.
   std::shared_ptr<RequestTrace> BeginTrace(const std::optional<TraceContext>& parent,
                                            std::string_view name) const;
 

@@ -11,21 +11,21 @@
 
 namespace lockstep::router {
 
-// What a call tells of itself to its trace, by the attributes of OpenTelemetry's conventions for
-// generative AI (https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans). No text of the
-// request or of its answer, no key, and no name of a tenant.
+// Writes the attributes of a call to its trace, following OpenTelemetry's conventions for
+// generative AI (https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans). Never writes
+// text of the request or answer, keys, or tenant names.
 
 // "chat" or "text_completion".
 std::string_view OperationName(bool is_chat);
 
-// As the conventions have it: operation and model.
+// The span's name by these conventions: operation and model.
 std::string SpanName(std::string_view operation, std::string_view model);
 
-// The name of the span, and what was asked for.
+// Sets the span's name and the request's attributes.
 void TraceRequest(const lockstep::v1::GenerateRequest& message, const Request& request,
                   std::string_view model, RequestTrace& trace);
 
-// Output on its way to the client: so many tokens, and the messages made of them.
+// Records output that goes to the client: `num_tokens` tokens and the messages made from them.
 void TraceOutput(size_t num_tokens, std::span<const lockstep::v1::GenerateResponse> messages,
                  RequestTrace& trace);
 

@@ -6,7 +6,7 @@
 
 namespace lockstep::router {
 
-// As OpenAI's API has it, but for "abort".
+// OpenAI's names, and "abort".
 inline std::string_view FinishReasonName(lockstep::v1::FinishReason reason) {
   switch (reason) {
     case lockstep::v1::FINISH_REASON_STOP:

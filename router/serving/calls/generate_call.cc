@@ -14,7 +14,7 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-// Checking and copying so many token ids takes less time than waking another thread.
+// Checking and copying this many token ids takes less time than waking another thread.
 constexpr int kMaxInlineTokens = 4096;
 
 bool IsShortWork(const v1::GenerateRequest& request) {

@@ -109,7 +109,7 @@ class GenerateCall : public Strand,
 
   // Set from any thread.
   std::atomic<Stop> stop_ = Stop::kNone;
-  CancelFlag encoding_;                          // of the prompt, when nobody waits for it any more
+  CancelFlag encoding_;                          // stops encoding once the client is gone
   Gate writes_;                                  // closed while a write is in progress
   Gate start_ = Gate(Gate::State::kClosed);      // closed until Start has done its part
   std::atomic<Stage> stage_ = Stage::kReceived;  // only the strand changes it

@@ -80,8 +80,8 @@ void ResponseBuilder::Consume(RequestOutput output, Instant now,
     AddTokens(sample, now, messages, stopped);
     if (sample.end.has_value()) AddEnd(sample.sample_index, *sample.end, messages);
   }
-  // Text that ended at stop strings is complete, whatever happens to the rest. After an abort, the
-  // reason comes with the end.
+  // All samples are finished, so the call is OK even if the engine reports an error. After an
+  // abort, the status comes with the engine's end.
   if (num_unfinished_ == 0 && !any_aborted_) {
     end_ = absl::OkStatus();
   } else if (output.end.has_value()) {

@@ -6,10 +6,10 @@
 
 namespace lockstep::router {
 
-// A name for everything that the output depends on, besides the request and its seed: the worker's
-// weights and numerics, tokenizer, chat template, defaults, the length of the context, and this
-// program. Equal fingerprints mean equal output for equal requests with equal seeds. Empty while no
-// worker is known, and if workers may differ.
+// A hash of everything that decides the output, except the request and its seed: the worker's
+// weights and numerics, tokenizer, chat template, defaults, context length, and this program. Equal
+// fingerprints mean equal output for equal requests with equal seeds. Empty while no worker is
+// known, and if workers may differ.
 std::string SystemFingerprint(const ApiContext& context);
 
 }  // namespace lockstep::router

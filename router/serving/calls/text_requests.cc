@@ -82,15 +82,16 @@ absl::Status Detokenize(const ApiContext& context, const v1::DetokenizeRequest& 
   LOCKSTEP_RETURN_IF_ERROR(
       CheckSize("token_ids", ids.size(), MaxDetokenizedIds(limits, context_tokens), "ids"));
   const Tokenizer& tokenizer = *context.model.tokenizer;
-  // The model neither reads nor writes so many ids. Their text is as long as Tokenize takes at
-  // most.
+  // The model neither reads nor writes so many ids, so they come from Tokenize. Their text may be
+  // as long as Tokenize accepts.
   if (ids.size() > context_tokens) {
     size_t num_bytes = 0;
     for (const TokenId id : ids) num_bytes += tokenizer.TokenBytes(id).size();
     LOCKSTEP_RETURN_IF_ERROR(
         CheckSize("token_ids", num_bytes, MaxTokenizedBytes(limits), "bytes of text"));
   }
-  // The server returns ids of either: the model may sample ids that are no token.
+  // The server returns ids of the tokenizer and ids of the model. The model may sample an id
+  // without a token.
   const uint32_t num_ids = std::max(tokenizer.vocab_size(), context.model.config.vocab_size);
   const auto outside = std::ranges::find_if(ids, [num_ids](TokenId id) { return id >= num_ids; });
   if (outside != ids.end()) {

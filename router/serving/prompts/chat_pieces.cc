@@ -8,7 +8,7 @@
 namespace lockstep::router {
 namespace {
 
-// No spelling has it: it is in no UTF-8.
+// Part of no spelling, because this byte never occurs in UTF-8.
 constexpr char kNoText = '\xFF';
 
 std::vector<std::string_view> TextsOf(const SpecialSpellings& spellings, std::string_view text) {
@@ -46,14 +46,14 @@ absl::StatusOr<std::vector<ChatPiece>> SeparateForeign(const SpecialSpellings& s
       InvalidArgument("chat.messages: the chat template alters text that spells special tokens");
   const absl::StatusOr<TextMarks::Plain> unmarked = marks.Unmark(marked);
   if (!unmarked.ok()) return altered;
-  // Without the marked characters, which are the client's. What is left to find is the template's.
+  // Hides the client's characters, which are marked. Spellings in the rest are the template's.
   std::string own_text = unmarked->text;
   for (size_t i = 0; i < own_text.size(); ++i) {
     if (unmarked->is_marked[i]) own_text[i] = kNoText;
   }
   const std::vector<std::string_view> own = TextsOf(spellings, own_text);
   if (unmarked->text != plain) {
-    // It does not matter if all special tokens are the template's.
+    // The difference does not matter if all special tokens come from the template.
     if (TextsOf(spellings, plain) != own) return altered;
     return std::vector<ChatPiece>{{.text = std::move(plain), .foreign = false}};
   }
@@ -71,7 +71,7 @@ absl::StatusOr<std::vector<ChatPiece>> SeparateForeign(const SpecialSpellings& s
     left.insert(left.end(), found.begin(), found.end());
   }
   if (left == own) return pieces;
-  // A spelling of the template's is part of a longer one that ends in foreign text, or the like.
+  // A spelling of the template overlaps client text, for example as part of a longer spelling.
   return CutAt(plain, spellings.FindAll(own_text), /*matches_are_foreign=*/false);
 }
 

@@ -14,12 +14,12 @@ namespace lockstep::router {
 // A stretch of a rendered chat.
 struct ChatPiece {
   std::string text;
-  bool foreign = false;  // encode as plain text, whatever it spells
+  bool foreign = false;  // client text: encode as plain text, even if it spells a special token
 };
 
-// Separates the special tokens of the template from what clients spelled. `plain` is the rendering,
+// Separates the template's special tokens from spellings in client text. `plain` is the rendering,
 // `marked` the same chat rendered with marks. INVALID_ARGUMENT if the template treats marked text
-// differently, so that nobody can tell them apart.
+// differently, because then the two cannot be separated.
 absl::StatusOr<std::vector<ChatPiece>> SeparateForeign(const SpecialSpellings& spellings,
                                                        std::string plain, std::string_view marked,
                                                        const TextMarks& marks);

@@ -111,7 +111,7 @@ absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeChat(
 // Keys are marked too, because a template may print them. Members keep the client's order, so that
 // tools are printed as transformers prints them.
 std::string PromptEncoder::MarkArguments(const std::string& arguments, TextMarks& marks) const {
-  // Behind a backslash there may be any character.
+  // An escape may stand for any character.
   if (arguments.find('\\') == std::string::npos && !spellings_.MayBeIn(arguments)) {
     return arguments;
   }
@@ -152,7 +152,7 @@ absl::StatusOr<std::string> PromptEncoder::RenderOnce(const v1::ChatPrompt& chat
                  .marked_characters = marked_characters});
   if (!rendered.ok()) return Annotate(rendered.status(), "chat");
   if (!continued) return rendered;
-  // With marks, the text of the message was found in the first rendering.
+  // The rendering without marks was already checked to contain the message's text.
   const std::string& last = chat.messages(chat.messages_size() - 1).content();
   return CutAtOpenEnd(*rendered, marked_characters.empty() ? std::string_view(last) : "");
 }

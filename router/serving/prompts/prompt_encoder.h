@@ -22,19 +22,19 @@ namespace lockstep::router {
 // router's default says so. In a chat, special tokens come from the model's template alone. What a
 // client writes in a message is encoded as plain characters.
 //
-// The text of a prompt is that of the rendering, byte for byte. If a text in it spells a special
-// token, or could together with text next to it, the chat is rendered a second time, with marks
-// (text_marks.h), to see which special tokens are the template's. A spelling of the client's is
-// encoded by itself, as plain text.
+// The text of a prompt is the rendering, byte for byte. If client text spells a special token, or
+// could together with the text next to it, the chat is rendered again with marks (text_marks.h).
+// The marks show which special tokens are the template's. A spelling in client text is encoded
+// alone, as plain text.
 //
-// This promise has a limit. A template that deletes or replaces characters inside a message, or
-// changes their case, could make a spelling of text that was none.
+// This promise has a limit. If a template deletes or replaces characters inside a message, or
+// changes their case, it could create a spelling that the client did not write.
 class PromptEncoder {
  public:
   // `model` must outlive the object. `parse_special`: the default for text prompts.
   explicit PromptEncoder(const ServedModel& model, bool parse_special = true);
 
-  // What a message costs in the rendering, in bytes of text.
+  // Counted for each message, for its part of the rendering. In bytes of text.
   static constexpr size_t kMessageWorkBytes = 512;
   // The amount of work of EncodeChat, in bytes of text to tokenize. Arguments are parsed here and
   // in the renderer, and count twice.

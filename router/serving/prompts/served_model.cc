@@ -12,7 +12,7 @@
 namespace lockstep::router {
 namespace {
 
-// Stands for a template that cannot be used. Only chats need it.
+// Replaces a template that cannot be used: refuses every chat. Text prompts are not affected.
 class UnusableTemplate final : public ChatTemplate {
  public:
   explicit UnusableTemplate(const absl::Status& reason)

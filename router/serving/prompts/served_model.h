@@ -21,15 +21,15 @@ using TemplateLoader =
 // What the router must know about the model that it serves. Immutable. Safe to use from any thread.
 struct ServedModel {
   std::string id;  // the name that clients use
-  // Its end ids are those of the tokenizer as well. Its warnings are about all of the files.
+  // Includes the tokenizer's end ids. The warnings cover all files of the model.
   ModelConfig config;
   std::unique_ptr<const Tokenizer> tokenizer;
   uint64_t tokenizer_fingerprint = 0;                 // of the tokenizer's file
   std::unique_ptr<const ChatTemplate> chat_template;  // null: the model has none
 
   // `path`: a model folder or a GGUF file. `id`: if empty, the name of the file or folder.
-  // `load_template` is called if the model has a chat template. If it says INVALID_ARGUMENT, the
-  // model is served without chats, and chats are told why.
+  // `load_template` is called if the model has a chat template. If it returns INVALID_ARGUMENT, the
+  // model is served, and chats are refused with that reason.
   static absl::StatusOr<ServedModel> Load(const std::string& path, std::string id,
                                           const TemplateLoader& load_template);
 

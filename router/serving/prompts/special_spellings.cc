@@ -8,7 +8,7 @@ namespace {
 
 size_t Index(char byte) { return static_cast<unsigned char>(byte); }
 
-// Whether one of the sorted texts is longer than `start` and begins with it.
+// True if one of the sorted texts begins with `start` and is longer.
 bool OneGoesOn(const std::vector<std::string>& sorted, std::string_view start) {
   auto it = std::lower_bound(sorted.begin(), sorted.end(), start);
   if (it != sorted.end() && *it == start) ++it;

@@ -22,7 +22,7 @@ class SpecialSpellings {
   };
   // Occurrences from left to right, the longest at each place, without overlap.
   std::vector<Match> FindAll(std::string_view text) const;
-  // False: neither is there an occurrence in the text, nor could one be at its borders.
+  // False: the text contains no spelling, and none could form at its borders.
   bool MayBeIn(std::string_view text) const;
   // The size of the longest end of `text` that begins a spelling, and of the longest start of
   // `text` that ends a spelling. Next to other text they could become a special token. 0 if there
@@ -37,7 +37,7 @@ class SpecialSpellings {
   std::vector<std::string> spellings_;  // sorted
   std::vector<std::string> reversed_;   // each from its end to its start; sorted
   size_t max_size_ = 0;
-  // The bytes with which spellings begin and end. Most texts have none of them at a border.
+  // First and last bytes of spellings. Few texts have one of them at a border.
   std::bitset<256> first_bytes_;
   std::bitset<256> last_bytes_;
 };

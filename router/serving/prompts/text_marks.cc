@@ -8,7 +8,7 @@
 namespace lockstep::router {
 namespace {
 
-// U+DC00 to U+DFFF as UTF-8 would have them: 0xED, 0xB0 to 0xBF, 0x80 to 0xBF.
+// U+DC00 to U+DFFF in UTF-8's scheme: 0xED, 0xB0 to 0xBF, 0x80 to 0xBF.
 constexpr size_t kMaxMarks = 1024;
 constexpr size_t kMarkBytes = 3;
 constexpr unsigned char kMarkLead = 0xED;
@@ -25,7 +25,7 @@ size_t MarkAt(std::string_view text, size_t at) {
   return high << 6 | (static_cast<unsigned char>(text[at + 2]) & 0x3F);
 }
 
-// Of an end of a text that begins inside a character: the end that begins with it.
+// Extends a suffix that begins inside a character to begin with that character.
 size_t WithWholeStart(std::string_view text, size_t suffix_size) {
   while (suffix_size > 0 && suffix_size < text.size() &&
          (static_cast<unsigned char>(text[text.size() - suffix_size]) & 0xC0) == 0x80) {
@@ -34,7 +34,7 @@ size_t WithWholeStart(std::string_view text, size_t suffix_size) {
   return suffix_size;
 }
 
-// The same for a start that ends inside a character.
+// Extends a prefix that ends inside a character to end with that character.
 size_t WithWholeEnd(std::string_view text, size_t prefix_size) {
   while (prefix_size > 0 && prefix_size < text.size() &&
          (static_cast<unsigned char>(text[prefix_size]) & 0xC0) == 0x80) {
@@ -67,7 +67,7 @@ void TextMarks::AppendMarked(std::string_view text, std::string& out) {
   while (!text.empty()) {
     const std::string_view character = text.substr(0, NextUtf8Unit(text).length);
     const size_t index = IndexOf(character);
-    // A filter may change the case of a letter.
+    // A filter of the template may change the letter's case, so the other case needs a mark too.
     if (character.size() == 1 && std::isalpha(static_cast<unsigned char>(character[0])) != 0) {
       IndexOf(std::string(1, static_cast<char>(character[0] ^ 0x20)));
     }

@@ -32,7 +32,7 @@ class TextMarks {
     std::string text;
     std::vector<bool> is_marked;  // of each byte
   };
-  // Puts the characters back. INVALID_ARGUMENT for a mark that is none of this object.
+  // Puts the characters back. INVALID_ARGUMENT for a mark that this object did not make.
   absl::StatusOr<Plain> Unmark(std::string_view marked) const;
 
  private:

@@ -13,7 +13,7 @@
 
 namespace lockstep::router {
 
-// What all replicas together did in one interval, and what they held when it ended.
+// Work of all replicas in one interval, and their state at its end.
 struct FleetSample {
   uint32_t running = 0;         // sequences
   uint32_t waiting = 0;         // requests

@@ -15,7 +15,7 @@
 // Turns a client's checked message into an immutable Request. Pure.
 namespace lockstep::router {
 
-// What the request itself does not say.
+// Facts about a request that its message does not contain.
 struct RequestContext {
   RequestKey key = 0;
   std::string made_up_id;                 // used if the client gave none

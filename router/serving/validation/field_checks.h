@@ -22,7 +22,7 @@ absl::Status CheckSize(std::string_view path, size_t size, size_t max, std::stri
 absl::Status CheckCount(std::string_view path, uint32_t value, uint32_t low, uint32_t high);
 absl::Status CheckRange(std::string_view path, float value, float low, float high);  // [low, high]
 
-// Of the tokens of a text: a tokenizer may know more tokens than the model has embeddings.
+// Checks the tokens of a text. A tokenizer may know more tokens than the model has embeddings.
 absl::Status CheckModelTokens(std::string_view path, std::span<const TokenId> tokens,
                               uint32_t vocab_size);
 

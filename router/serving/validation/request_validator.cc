@@ -175,7 +175,7 @@ absl::Status CheckChat(const v1::ChatPrompt& chat, const std::string& path,
     if (message.role().empty()) {
       return InvalidArgument("{}.role: expected a role such as \"user\", got none", message_path);
     }
-    // Templates print these between special tokens. With these characters they cannot spell one.
+    // Templates print role and name between special tokens. These characters cannot spell one.
     LOCKSTEP_RETURN_IF_ERROR(CheckId(message_path + ".role", message.role(), kMaxRoleBytes));
     LOCKSTEP_RETURN_IF_ERROR(CheckId(message_path + ".name", message.name(), kMaxRoleBytes));
     num_bytes += message.role().size() + message.name().size() + message.content().size();

@@ -23,7 +23,8 @@ namespace lockstep::router {
 
 inline constexpr size_t kMaxIdBytes = 256;  // for ids of requests, tenants and sessions
 inline constexpr int32_t kMaxPriority = 1000;
-// Of GenerateRequest.truncate_prompt_tokens: as many tokens as leave room for the output.
+// A value of GenerateRequest.truncate_prompt_tokens: keep as many tokens as leave room for the
+// output.
 inline constexpr uint32_t kAllThatFits = UINT32_MAX;
 
 struct RequestLimits {
@@ -46,7 +47,7 @@ struct RequestLimits {
   absl::Status Validate() const;  // reports every violation
 };
 
-// What a request is checked against.
+// The facts about the model that a request is checked against.
 struct ModelFacts {
   std::string id;
   uint32_t vocab_size = 0;

@@ -35,7 +35,7 @@ bool IsDelimited(const FieldDescriptor& field) {
          field.type() == FieldDescriptor::TYPE_MESSAGE;
 }
 
-// False for groups, which no field of ours has ever used.
+// False for groups, which our messages never used.
 bool IsSkippable(WireFormatLite::WireType type) {
   return type == WireFormatLite::WIRETYPE_VARINT || type == WireFormatLite::WIRETYPE_FIXED64 ||
          type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED ||

@@ -23,8 +23,8 @@ struct FieldBound {
 
 // The longest text that Tokenize cuts into ids. The tokenizer may lengthen a text before.
 size_t MaxTokenizedBytes(const RequestLimits& limits);
-// Detokenize takes the ids of any such text, and of any text that the model reads or writes, if the
-// request's body is not too large for the API that it comes through.
+// Detokenize accepts the ids of any such text, and of any text that the model reads or writes. The
+// API may limit the request's body further.
 size_t MaxDetokenizedIds(const RequestLimits& limits, uint32_t max_context_tokens);
 
 // The bounds of every repeated field in the public API's requests.
@@ -32,10 +32,10 @@ std::vector<FieldBound> RequestBounds(const RequestLimits& limits, uint32_t max_
 
 inline constexpr size_t kMaxAbortIds = 1024;
 
-// About how many bytes the message takes once it is parsed, never far too few. INVALID_ARGUMENT
-// "path: expected at most ..." if a field has more elements than its bound. UNIMPLEMENTED for an
-// unknown field. INVALID_ARGUMENT for bytes that are no message. Stops at the first error. A
-// message that passes may still fail to parse.
+// About how many bytes the message takes once it is parsed; never far too low. INVALID_ARGUMENT
+// "path: expected at most ..." if a field has more elements than its bound, and for bytes that are
+// no message. UNIMPLEMENTED for an unknown field. Stops at the first error. A message that passes
+// may still fail to parse.
 absl::StatusOr<size_t> MeasureMessage(std::string_view bytes,
                                       const google::protobuf::Descriptor& type,
                                       std::span<const FieldBound> bounds);

@@ -1,4 +1,4 @@
-"""What the renderer gives up before it reads anything. Linux only."""
+"""Takes rights from the renderer before it reads anything. Linux only."""
 import ctypes
 import errno
 import os
@@ -17,11 +17,11 @@ NUMBER_OFFSET, ARCHITECTURE_OFFSET = 0, 4
 LOAD_WORD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 KILL_PROCESS, ALLOW, REFUSE = 0x80000000, 0x7FFF0000, 0x00050000 | errno.EPERM
 
-# By the machine's name: its number in the kernel's audit, the calls that are allowed, and the calls
+# For each machine name: its number in the kernel's audit, the calls that are allowed, and the calls
 # that are refused. Any other call ends the process.
 #
-# Allowed: memory, time, transfers over open descriptors, signals, the end. None of them opens or
-# creates anything, or reaches another process.
+# Allowed: memory, time, transfers over open descriptors, signals, the end. These calls open and
+# create nothing and reach no other process.
 #
 # Refused: Python looks for files when a template makes it import a module or write a warning. It
 # then goes on without them.
@@ -61,7 +61,7 @@ def filter_program(architecture, allowed, refused):
         instruction(RETURN, KILL_PROCESS),
         instruction(LOAD_WORD, NUMBER_OFFSET),
     ]
-    # Behind the list stand three ends: kill, refuse, allow.
+    # Three returns follow the list: kill, refuse, allow.
     for place, number in enumerate(numbers):
         rest = len(numbers) - place - 1
         program.append(instruction(JUMP_IF_EQUAL, number, rest + (1 if place < len(refused) else 2)))
@@ -83,9 +83,9 @@ def limit(kind, value):
 
 
 def enter(parent, memory_bytes, stack_bytes):
-    """Leaves no new files, processes, privileges or core dumps, and no other system calls than those
-    of CALLS. The process ends with its parent. Raises OSError when the kernel refuses something, or
-    when the parent is gone."""
+    """Forbids new files, processes, privileges and core dumps, and all system calls but CALLS. The
+    process ends with its parent. Raises OSError if the kernel refuses something, or if the parent is
+    gone."""
     name = ctypes.create_string_buffer(b"template-render")
     process_control(PR_SET_NAME, ctypes.addressof(name))
     process_control(PR_SET_PDEATHSIG, SIGKILL)

@@ -15,7 +15,7 @@ import marked_text
 
 
 class Generation(Extension):
-    """{% generation %} ... {% endgeneration %}: what the model wrote in the training. Prints its body."""
+    """{% generation %} ... {% endgeneration %} marks text of the model in training data. Prints its body."""
 
     tags = {"generation"}
 
@@ -58,8 +58,8 @@ class PlainNamespace(Namespace):
             raise SecurityError(f"a namespace cannot hold {name!r}: names must not begin with an underscore")
 
 
-# What is decided once here, and not at each access: names of dictionaries that are no keys, and names that are
-# safe. Methods that format are never among them, as the sandbox wraps them.
+# Decided once here instead of at each access: names that belong to dict itself, and names that are
+# safe. Methods that format are not among them, because the sandbox wraps them.
 DICTIONARY_NAMES = frozenset(dir(dict))
 STRING_NAMES = frozenset(name for name in dir(str) if name[0] != "_" and not name.startswith("format"))
 LOOP_NAMES = frozenset(name for name in dir(LoopContext) if name[0] != "_")
@@ -68,7 +68,7 @@ METHODS = (MethodType, BuiltinMethodType)
 
 class ChatSandbox(ImmutableSandboxedEnvironment):
     """The sandbox. It refuses what Jinja 3.1.6 refuses and older versions do not. Most accesses of chat templates
-    take a shorter way to the same result: that takes a quarter of the time."""
+    take a shorter way to the same result, in a quarter of the time."""
 
     def is_safe_attribute(self, value, name, attribute):
         if isinstance(value, list) and name in ("clear", "pop"):
@@ -120,7 +120,7 @@ def marked_tojson(value, ensure_ascii=False, indent=None, separators=None, sort_
 
 
 def with_marks(function):
-    """The same function; a text with marks in what it gives stays a marked text."""
+    """The same function, but a text with marks in its result becomes Marked."""
     @functools.wraps(function)
     def call(*arguments, **members):
         return marked_text.keep_marks(function(*arguments, **members))
@@ -128,7 +128,7 @@ def with_marks(function):
 
 
 class MarkedSandbox(ChatSandbox):
-    """Renders a chat with marks. Whatever makes a text of texts gives a marked text."""
+    """Renders a chat with marks. All operations that combine texts return marked text."""
 
     intercepted_binops = frozenset(["+", "%", "*"])
     concat = staticmethod(with_marks("".join))

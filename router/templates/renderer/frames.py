@@ -1,6 +1,6 @@
 """Frames between router and renderer (router/templates/renderer_frames.h), from the renderer's side.
 
-A frame is a length (4 bytes, little endian) and so many bytes. Strings inside are written the same way.
+A frame is a length (4 bytes, little endian) and that many bytes. Strings inside are written the same way.
 """
 import io
 import json
@@ -15,7 +15,7 @@ BUFFER_BYTES = 64 << 10
 
 
 class Closed(Exception):
-    """The router is gone, or speaks another language."""
+    """The router is gone, or broke the protocol."""
 
 
 class Connection:
@@ -57,7 +57,7 @@ class Connection:
 
 
 class Reader:
-    """The parts of one payload. The router is trusted: what is missing raises struct.error."""
+    """The parts of one payload. The router is trusted: missing data raises struct.error."""
 
     def __init__(self, payload):
         self._payload = payload

@@ -1,11 +1,11 @@
 """Text of a client in which some characters are marked, so that the output shows where they went.
 
-A mark is a lone surrogate that stands for one character. No text of a client holds one, as it is valid
-UTF-8. A marked text is as long as the plain one, so slices and lengths come out the same. The class below
-makes what looks into a text (comparisons, searches, splits, case) see the plain characters.
+A mark is a lone surrogate that stands for one character. A client's text is valid UTF-8, so it holds none.
+A marked text is as long as the plain one, so slices and lengths are the same. In the class below,
+comparisons, searches, splits and changes of case see the plain characters.
 
-A template that treats marked and plain text differently all the same is noticed by the router: it renders
-both, and compares them.
+If a template still treats marked and plain text differently, the router notices: it renders both and
+compares them.
 """
 import re
 
@@ -46,7 +46,7 @@ def _recased(name):
 
 
 class Marked(str):
-    # What marks stand for, and the other way round (set_characters).
+    # Mark to character, character to mark, and a table for str.translate (set_characters).
     _characters = {}
     _marks = {}
     _unmark = {}
@@ -87,7 +87,7 @@ class Marked(str):
         return Marked(str.__add__(other, self)) if isinstance(other, str) else NotImplemented
 
     def __repr__(self):
-        # The quotes are those of the plain text's.
+        # Quoted as repr quotes the plain text.
         shown = repr(self._plain)
         quote = shown[0]
         pieces = []
@@ -114,7 +114,7 @@ class Marked(str):
         return self._part(0, len(self._plain.removesuffix(_plain_of(suffix))))
 
     def _parts_of(self, pieces):
-        """The parts of self that these pieces of the plain text are. They stand in its order."""
+        """The parts of self at the places of these pieces of the plain text, which come in order."""
         parts, place = [], 0
         for piece in pieces:
             place = self._plain.index(piece, place)
@@ -168,7 +168,7 @@ class Marked(str):
 
 
 def set_characters(characters):
-    """Tells what marks stand for: FIRST_MARK for the first of these characters, and so on."""
+    """Sets the characters of the marks: FIRST_MARK stands for the first one, and so on."""
     marks = {chr(FIRST_MARK + i): character for i, character in enumerate(characters[:NUM_MARKS])}
     Marked._characters = marks
     Marked._marks = {character: mark for mark, character in marks.items()}
@@ -176,12 +176,12 @@ def set_characters(characters):
 
 
 def keep_marks(value):
-    """The same value; a text with marks becomes Marked."""
+    """The same value, but a text with marks becomes Marked."""
     return Marked(value) if type(value) is str and ANY_MARK.search(value) else value
 
 
 def mark(value):
-    """The same value, its texts with marks as Marked."""
+    """The same value, but all texts with marks in it become Marked."""
     if isinstance(value, str):
         return Marked(value) if ANY_MARK.search(value) else value
     if isinstance(value, list):
@@ -192,7 +192,7 @@ def mark(value):
 
 
 def unescape_marks(text):
-    """Marks in the output of json.dumps(ensure_ascii=True), as they are when they stand for ASCII."""
+    """Turns the escapes of json.dumps(ensure_ascii=True) back into marks where these stand for ASCII."""
     def replaced(match):
         high, low = match.groups()
         if high is not None:

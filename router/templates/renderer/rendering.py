@@ -56,7 +56,7 @@ class Renderer:
         self._special_tokens = {}
 
     def answer(self, payload):
-        """(kind, text) of the answer to one payload. MemoryError is for the caller."""
+        """The answer to one payload: (kind, text). Raises MemoryError only."""
         try:
             reader = frames.Reader(payload)
             if reader.byte() == ord("L"):
@@ -72,7 +72,7 @@ class Renderer:
         if "default" not in sources:
             names = ", ".join(sorted(sources))
             raise TemplateError(f'the model has several templates, and none of them is named "default": {names}')
-        # A template that cannot be parsed costs the chats that it is for.
+        # A template that cannot be parsed fails only the chats that use it.
         self._templates = {name: self._compile(source) for name, source in sources.items()}
         if isinstance(self._templates["default"], Exception):
             raise self._templates["default"]

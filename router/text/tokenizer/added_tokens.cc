@@ -86,7 +86,7 @@ std::optional<AddedTokenMatcher::Match> AddedTokenMatcher::Find(std::string_view
     const uint8_t byte = static_cast<uint8_t>(text[i]);
     if (node == 0 && !starts_token_[byte] && !best) continue;
     node = Next(node, byte);
-    // Nothing that is still open begins before it.
+    // No match that is still open begins before the best one.
     if (best && i + 1 - nodes_[node].depth > best->begin) return best;
     const int32_t index = nodes_[node].token >= 0 ? nodes_[node].token : nodes_[node].inner_token;
     if (index < 0) continue;
@@ -127,7 +127,7 @@ std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::Split(std::string_vie
       }
     }
     if (token.rstrip) {
-      end = std::max(end, done);  // the token before may have taken this white space already
+      end = std::max(end, done);  // the previous token may have taken this white space
       while (end < text.size() && is_space(end)) end += DecodeUtf8(text, end).length;
     }
     if (done < begin) segments.push_back({text.substr(done, begin - done), std::nullopt});

@@ -13,19 +13,19 @@
 
 namespace lockstep::router {
 
-// Finds added tokens in a text: the leftmost first, among those that start together the longest.
-// Immutable, safe from any thread.
+// Finds added tokens in a text: the leftmost first, and the longest of several that start together.
+// Immutable. Safe to use from any thread.
 class AddedTokenMatcher {
  public:
   AddedTokenMatcher() = default;
-  // Distinct contents.
+  // The tokens must have different contents.
   explicit AddedTokenMatcher(std::vector<AddedToken> tokens);
 
   struct Segment {
     std::string_view text;
     std::optional<TokenId> id;  // set: an added token; not set: plain text, not empty
   };
-  // Cuts `text`, in order. Without `match_special` special tokens are plain text.
+  // Cuts `text` into segments, in order. Without `match_special`, special tokens are plain text.
   std::vector<Segment> Split(std::string_view text, bool match_special) const;
   const std::vector<AddedToken>& tokens() const { return tokens_; }
 
@@ -34,10 +34,10 @@ class AddedTokenMatcher {
   // of the text so far that is the beginning of a token.
   struct Node {
     std::vector<std::pair<uint8_t, uint32_t>> children;
-    int32_t token = -1;        // index into tokens_: the one that ends here; -1: none
-    int32_t inner_token = -1;  // the longest one that ends here and begins later; -1: none
-    uint32_t fallback = 0;     // the next shorter such suffix
-    size_t depth = 0;          // its length in bytes
+    int32_t token = -1;        // index of the token that ends here; -1: none
+    int32_t inner_token = -1;  // the longest shorter token that ends here; -1: none
+    uint32_t fallback = 0;     // the node of the next shorter such suffix
+    size_t depth = 0;          // length of this suffix in bytes
   };
   struct Match {
     size_t begin;
@@ -54,7 +54,7 @@ class AddedTokenMatcher {
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;
   std::array<bool, 256> starts_token_{};
-  bool has_plain_token_ = false;  // one that is not special
+  bool has_plain_token_ = false;  // there is a token that is not special
   CharClasses classes_;
 };
 

@@ -15,16 +15,16 @@ namespace lockstep::router {
 namespace {
 
 constexpr TokenId kNoToken = UINT32_MAX;
-// Up to here a scan for the lowest rank beats lists by rank.
+// Up to this many symbols, scanning for the lowest rank beats lists by rank.
 constexpr size_t kMaxScannedSymbols = 48;
-// Merges between two questions whether to go on: less than a millisecond.
+// Merges between two checks for cancellation: less than a millisecond.
 constexpr size_t kStepsBetweenQuestions = 1024;
 
 absl::string_view ToAbsl(std::string_view text) { return {text.data(), text.size()}; }
 
-// Merges the symbols of a long piece, over a doubly linked list. The places where a merge is
-// possible wait by its rank, in a list for each rank, so that long runs of the same text are walked
-// through from left to right. O(n log n) for n symbols.
+// Merges the symbols of a long piece, in a doubly linked list. The places of possible merges are
+// kept in a list for each rank, so that long runs of the same text are merged in one pass from left
+// to right. O(n log n) for n symbols.
 class LongMerger {
  public:
   LongMerger(const PairTable& pairs, std::span<TokenId> symbols)
@@ -34,7 +34,7 @@ class LongMerger {
         next_(num_symbols_),
         previous_(num_symbols_) {}
 
-  // Symbols that were merged into the one before become kNoToken. False: given up.
+  // A symbol that was merged into its left neighbour becomes kNoToken. False: cancelled.
   bool Run(const CancelFlag* cancellation) {
     for (uint32_t i = 0; i < num_symbols_; ++i) {
       next_[i] = i + 1;
@@ -50,8 +50,8 @@ class LongMerger {
   }
 
  private:
-  // Where one merge was possible when its place was queued. A place is stale once one of its two
-  // symbols has changed.
+  // The places where one merge was possible when they were queued. A place is stale once one of its
+  // two symbols has changed.
   struct Places {
     TokenId left = 0;
     TokenId right = 0;
@@ -80,9 +80,9 @@ class LongMerger {
   }
 
   // Merges at all places of `rank`, from left to right, until a merge of a lower rank becomes
-  // possible. False: given up.
+  // possible. False: cancelled.
   bool MergeAll(uint32_t rank, const CancelFlag* cancellation) {
-    Places& places = places_[rank];  // stays where it is
+    Places& places = places_[rank];  // stays valid when entries are added
     const auto first = places.symbols.begin() + static_cast<ptrdiff_t>(places.num_done);
     if (!std::is_sorted(first, places.symbols.end())) std::sort(first, places.symbols.end());
     places.queued = false;
@@ -175,7 +175,7 @@ BpeModel BpeModel::Builder::Build(const Options& options) const {
   return model;
 }
 
-// The tokens that come out whole when the piece is exactly their text.
+// Collects the tokens that result if a piece is exactly their text.
 void BpeModel::AddWholeTokens(const Builder& builder) {
   whole_tokens_ = ByteTable(builder.num_tokens());
   std::vector<TokenId> ids;

@@ -17,25 +17,25 @@
 namespace lockstep::router {
 
 // Byte pair encoding over bytes (Sennrich et al., arXiv 1508.07909, on the byte alphabet of GPT-2):
-// the adjacent pair of lowest rank is joined, leftmost first, until no pair is left. Immutable
-// after Build, safe from any thread. Ids of pieces that are a whole token come from a table made at
-// load, so nothing is cached later and memory does not grow.
+// joins the adjacent pair of lowest rank, leftmost first, until no pair is left. Immutable after
+// Build. Safe to use from any thread. Pieces that are a whole token are found in a table made at
+// load, so no cache grows later.
 class BpeModel {
  public:
   struct Options {
-    bool ignore_merges = false;              // a piece that is a token needs no merges to become it
+    bool ignore_merges = false;              // a piece that is a token becomes it without merges
     std::optional<TokenId> unknown_id = {};  // stands for bytes without a token
-    bool fuse_unknown = false;               // neighbouring unknown bytes become one
+    bool fuse_unknown = false;               // adjacent unknown bytes become one token
   };
 
-  // Collects a definition. `text` is spelled in the byte alphabet, as in the files.
+  // Collects a definition. `text` is in the byte alphabet, as in the files.
   class Builder {
    public:
-    // INVALID_ARGUMENT for an empty text and for an id or a text seen before. A token outside the
-    // alphabet is never produced.
+    // INVALID_ARGUMENT for an empty text, and for an id or a text that was added before. A token
+    // outside the alphabet is never produced.
     absl::Status AddToken(TokenId id, std::string_view text);
-    // Ranks ascend in the order of the calls; a pair seen again takes the later rank, as in Hugging
-    // Face's library. INVALID_ARGUMENT if a part or the result is no token.
+    // Ranks ascend in the order of the calls. A pair that is added again takes the later rank, as
+    // in Hugging Face's library. INVALID_ARGUMENT if a part or the result is no token.
     absl::Status AddMerge(std::string_view left, std::string_view right);
     std::optional<TokenId> Find(std::string_view text) const;
     size_t num_tokens() const { return ids_.size(); }
@@ -55,9 +55,9 @@ class BpeModel {
     std::vector<Merge> merges_;
   };
 
-  // Appends the ids of a piece that is not empty. A byte that neither has a token nor an unknown
-  // token to stand for it is left out and returned (the first of them). Gives up soon after
-  // `cancellation`, which may be null: the ids then mean nothing.
+  // Appends the ids of a piece that is not empty. A byte without a token and without an unknown
+  // token is left out, and the first such byte is returned. Gives up soon after `cancellation`,
+  // which may be null; the ids are then useless.
   std::optional<uint8_t> EncodePiece(std::string_view bytes, std::vector<TokenId>& ids,
                                      const CancelFlag* cancellation = nullptr) const;
 

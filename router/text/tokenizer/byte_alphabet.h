@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-// The printable alphabet in which byte-level vocabularies are written (from GPT-2's encoder.py):
-// the 188 printable Latin-1 characters stand for themselves, the other 68 bytes, in ascending
-// order, for U+0100, U+0101, ...
+// The printable alphabet of byte-level vocabularies (from GPT-2's encoder.py). The 188 printable
+// Latin-1 characters stand for themselves. The other 68 bytes, in ascending order, are spelled
+// U+0100, U+0101, ...
 namespace lockstep::router {
 
 // The UTF-8 spelling of one byte: 0x20 -> "\u0120".

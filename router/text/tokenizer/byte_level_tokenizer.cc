@@ -17,16 +17,16 @@ constexpr size_t kMaxTextBytes = size_t{1} << 30;  // ICU and the merge queue co
 struct TokenInfo {
   std::string bytes;  // empty: no such token
   bool special = false;
-  bool plain = false;  // the vocabulary spells it as it is
+  bool plain = false;  // spelled as in the vocabulary, not in the byte alphabet
 };
 
-// Added tokens in the order in which they are looked for. Special ones are never matched in
-// normalised text: there a Kelvin sign is the letter K, and foreign text could spell them without
-// containing them.
+// Added tokens, in the order of the searches for them. Special tokens are never searched in
+// normalised text: there a Kelvin sign is the letter K, so a client's text could spell a token that
+// it does not contain.
 struct AddedTokenSets {
-  AddedTokenMatcher raw;                 // those that are not "normalized"
-  AddedTokenMatcher normalized_special;  // in the text as it came as well
-  AddedTokenMatcher normalized_plain;    // after normalisation
+  AddedTokenMatcher raw;                 // not "normalized": in the original text
+  AddedTokenMatcher normalized_special;  // special: also in the original text
+  AddedTokenMatcher normalized_plain;    // in the normalised text
 };
 
 class ByteLevelTokenizer final : public Tokenizer {
@@ -87,7 +87,7 @@ class ByteLevelTokenizer final : public Tokenizer {
   }
 
  private:
-  // What one call of Encode has produced so far.
+  // The result of one call of Encode so far.
   struct Encoding {
     const CancelFlag* cancellation = nullptr;
     std::vector<TokenId> ids;
@@ -95,7 +95,7 @@ class ByteLevelTokenizer final : public Tokenizer {
     bool pattern_failed = false;
   };
 
-  // Text without special tokens, as it came.
+  // Encodes original text without special tokens.
   absl::Status EncodeSegment(std::string_view text, Encoding& out) const;
 
   const BpeModel bpe_;
@@ -186,7 +186,7 @@ std::string ByteLevelTokenizer::Decode(std::span<const TokenId> ids,
   return text;
 }
 
-// A token of the vocabulary; one outside the alphabet stands for its own text.
+// A token of the vocabulary. If it is outside the byte alphabet, it stands for its own text.
 TokenInfo VocabularyToken(const std::string& text) {
   std::string bytes;
   if (AlphabetToBytes(text, bytes)) return {.bytes = std::move(bytes)};
@@ -230,7 +230,7 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> MakeTokenizer(TokenizerParts pa
     if (token.normalized && parts.normalize_nfc) {
       LOCKSTEP_ASSIGN_OR_RETURN(const std::string_view content,
                                 NormalizeNfc(token.content, storage));
-      // A template may spell it either way.
+      // A template may spell the token in either form.
       if (token.special && content != token.content) special.push_back(token);
       token.content = std::string(content);
     }

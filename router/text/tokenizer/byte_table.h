@@ -10,8 +10,8 @@
 
 #include "common/ids.h"
 
-// The two look-up tables of the tokenizer's inner loop: open addressing, at most half full, never
-// changed after load.
+// The two look-up tables of the tokenizer's inner loop. Open addressing, at most half full,
+// unchanged after load.
 namespace lockstep::router {
 
 inline uint64_t MixBits(uint64_t value) {
@@ -19,7 +19,7 @@ inline uint64_t MixBits(uint64_t value) {
   return value ^ (value >> 32);
 }
 
-// Byte strings to ids.
+// Maps byte strings to ids.
 class ByteTable {
  public:
   explicit ByteTable(size_t capacity = 0)
@@ -69,7 +69,7 @@ class ByteTable {
   std::string arena_;
 };
 
-// Pairs of ids to what they merge into.
+// Maps pairs of ids to the rank and the result of their merge.
 class PairTable {
  public:
   static constexpr uint32_t kNoRank = UINT32_MAX;
@@ -81,7 +81,7 @@ class PairTable {
   explicit PairTable(size_t capacity = 0)
       : slots_(std::bit_ceil(2 * capacity + 2)), mask_(slots_.size() - 1) {}
 
-  // Replaces the value of a pair seen before; at most `capacity` calls.
+  // Replaces the value if the pair was set before. At most `capacity` calls.
   void Set(TokenId left, TokenId right, Value value) {
     const uint64_t key = Key(left, right);
     size_t i = MixBits(key) & mask_;
@@ -89,7 +89,7 @@ class PairTable {
     slots_[i] = {key, value};
   }
 
-  // rank kNoRank if absent.
+  // The rank is kNoRank if the pair is absent.
   Value Find(TokenId left, TokenId right) const {
     const uint64_t key = Key(left, right);
     size_t i = MixBits(key) & mask_;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr char32_t kLongS = 0x17F;  // folds to "s"
 
-// A text with the classes of its characters.
+// A text and the classes of its characters.
 class Cursor {
  public:
   Cursor(std::string_view text, const CharClasses& classes) : text_(text), classes_(classes) {}
@@ -82,7 +82,7 @@ class Gpt2Splitter final : public Splitter {
   const CharClasses classes_;
 };
 
-// Llama 3 and Qwen2 differ in how many digits stay together.
+// Llama 3 and Qwen2 differ in the number of digits that stay together.
 class Llama3Splitter final : public Splitter {
  public:
   explicit Llama3Splitter(int max_digits) : max_digits_(max_digits) {}

@@ -16,15 +16,15 @@ namespace lockstep::router {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 4096;
-// Most pieces are found in so many bytes with so many steps, as PCRE2 counts them. If they do not
-// suffice, the next attempt has kGrowth times as many, and the budget pays for this one.
+// Most pieces are found within this window and this many steps, as PCRE2 counts them. Otherwise the
+// next attempt has kGrowth times as many, and the budget pays for the failed one.
 constexpr size_t kFirstWindowBytes = 256;
 constexpr uint32_t kFirstMatchSteps = 4096;
 constexpr size_t kGrowth = 4;
 constexpr size_t kNumStepLevels = 8;  // the last one has 64 million
 constexpr size_t kFirstJitStackBytes = 32 * 1024;
 constexpr size_t kMaxJitStackBytes = 4 << 20;
-// White_Space, for inside and outside of a class: PCRE2's \s also takes U+180E.
+// White_Space, usable inside and outside of a class: PCRE2's \s also takes U+180E.
 constexpr std::string_view kSpaceItems = R"(\x{9}-\x{d}\x{20}\x{85}\p{Z})";
 
 struct CodeDeleter {
@@ -48,21 +48,21 @@ uint32_t StepsOf(size_t level) {
   return steps;
 }
 
-// Null when memory is out.
+// Null if there is no memory.
 MatchContext MakeLimits(size_t level) {
   MatchContext context(pcre2_match_context_create(nullptr));
   if (context != nullptr) pcre2_set_match_limit(context.get(), StepsOf(level));
   return context;
 }
 
-// Copies a pattern, checking every construct against the common subset and spelling \s and \d out.
+// Copies a pattern, refuses constructs outside the common subset, and spells \s and \d out.
 class PatternTranslator {
  public:
   explicit PatternTranslator(std::string_view pattern) : in_(pattern) {}
 
   absl::StatusOr<std::string> Run() {
     while (pos_ < in_.size()) LOCKSTEP_RETURN_IF_ERROR(Step());
-    // Oniguruma also lets one character match these pairs when case is ignored.
+    // With ignored case, Oniguruma lets one character match each of these pairs.
     if (ignores_case_) {
       for (const std::string_view pair : {"ss", "ff", "fi", "fl", "st"}) {
         if (in_.find(pair) != std::string_view::npos) {
@@ -133,8 +133,8 @@ class PatternTranslator {
     return absl::OkStatus();
   }
 
-  // General categories as they are. Longer names can only be scripts, which PCRE2 would read as
-  // script extensions without the prefix.
+  // Copies general categories unchanged. Longer names can only be scripts. Without the prefix,
+  // PCRE2 would read them as script extensions.
   absl::Status Property() {
     const size_t close = in_.find('}', pos_);
     if (Peek(2) != '{' || close == std::string_view::npos) return Refuse(2, "property");
@@ -173,12 +173,12 @@ using Code = std::unique_ptr<pcre2_code, CodeDeleter>;
 using MatchData = std::unique_ptr<pcre2_match_data, MatchDataDeleter>;
 using Limits = std::array<MatchContext, kNumStepLevels>;
 
-// A pattern sees the text only up to the end of a window. It says so when it wants to see more
-// (PCRE2_PARTIAL_HARD). So the splitter knows how much each piece costs, and one piece cannot cost
-// as much as the whole text again and again.
+// A pattern sees the text only up to the end of a window, and PCRE2 says when it needs more
+// (PCRE2_PARTIAL_HARD). So the splitter knows what each piece costs, and no piece can cost as much
+// as the whole text again and again.
 class RegexSplitter final : public Splitter {
  public:
-  // `at`: the same pattern, which matches only where it begins to look.
+  // `at`: the same pattern, anchored at the start of the search.
   RegexSplitter(Code search, Code at, Limits limits)
       : search_(std::move(search)), at_(std::move(at)), limits_(std::move(limits)) {}
 
@@ -216,8 +216,8 @@ class RegexSplitter final : public Splitter {
     return PreviousCharOffset(text, start + num_bytes + 1);
   }
 
-  // Looks at `start` only, with as much text and as many steps as that takes. As PCRE2 returns it.
-  // An error other than PCRE2_ERROR_NOMATCH: the budget is used up.
+  // Matches at `start` only, with as much text and as many steps as needed. Returns PCRE2's result.
+  // An error other than PCRE2_ERROR_NOMATCH means that the budget is used up.
   int MatchAt(std::string_view text, size_t start, PatternBudget& budget,
               pcre2_match_data* data) const {
     size_t num_window_bytes = kFirstWindowBytes;
@@ -257,7 +257,7 @@ class RegexSplitter final : public Splitter {
   const Limits limits_;
 };
 
-// `options` beside those of every pattern.
+// `options`: in addition to the options of every pattern.
 absl::StatusOr<Code> Compile(std::string_view pattern, uint32_t options) {
   int error = 0;
   PCRE2_SIZE error_offset = 0;
@@ -270,7 +270,7 @@ absl::StatusOr<Code> Compile(std::string_view pattern, uint32_t options) {
     return InvalidArgument("pattern does not compile: {}",
                            reinterpret_cast<const char*>(message.data()));
   }
-  // Without JIT it is slower, not different.
+  // Without JIT, matching is slower but gives the same results.
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
   return code;
 }

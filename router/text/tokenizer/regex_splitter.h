@@ -9,10 +9,10 @@
 
 namespace lockstep::router {
 
-// A pattern of the definition's own, run by PCRE2. Text between matches is a piece as well.
-// Accepted is the part of the syntax that Oniguruma (which Hugging Face's library uses) and PCRE2
-// read the same way; anything else, and patterns that match the empty string, are INVALID_ARGUMENT.
-// Unicode properties are those of the PCRE2 library.
+// A pattern from the model's own definition, run by PCRE2. Text between matches is a piece too.
+// Accepts the part of the syntax that Oniguruma (used by Hugging Face's library) and PCRE2 read
+// alike. Everything else, and patterns that match the empty string, are INVALID_ARGUMENT. Unicode
+// properties are PCRE2's.
 absl::StatusOr<std::unique_ptr<const Splitter>> MakeRegexSplitter(std::string_view pattern);
 
 }  // namespace lockstep::router

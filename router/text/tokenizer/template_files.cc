@@ -24,8 +24,8 @@ constexpr size_t kMaxTemplateFiles = 64;
 constexpr char kDefault[] = "default";
 constexpr char kAdditional[] = "additional_special_tokens";
 
-// What classes of tokenizers in transformers assume where the configuration is silent. Null is not
-// silence.
+// The tokens that tokenizer classes of transformers assume if the configuration does not name them.
+// A null in the configuration does name them.
 struct ClassDefault {
   std::string_view tokenizer_class;
   std::string_view token;
@@ -59,7 +59,7 @@ absl::Status ReadTokenList(const JsonNode& node, Json& tokens) {
   return absl::OkStatus();
 }
 
-// The special tokens that one file names. Null takes a token away.
+// Reads the special tokens that one file names. Null removes a token.
 absl::Status ReadTokens(const JsonNode& root, Json& tokens) {
   LOCKSTEP_RETURN_IF_ERROR(root.ExpectObject());
   for (const auto& [key, value] : root.value().items()) {
@@ -102,7 +102,7 @@ absl::Status ReadTemplates(const JsonNode& root, TemplateSource& source) {
   return absl::OkStatus();
 }
 
-// The files of templates in a folder, by the name of the template.
+// Reads the template files of a folder, by the template's name.
 absl::StatusOr<std::map<std::string, std::string>> ReadTemplateFiles(
     const std::filesystem::path& folder) {
   std::map<std::string, std::string> templates;
@@ -172,7 +172,7 @@ absl::StatusOr<TemplateSource> ReadTemplateFolder(const std::filesystem::path& f
 
 absl::StatusOr<TemplateSource> ReadGgufTemplates(const GgufFile& file) {
   constexpr std::string_view kTemplate = "tokenizer.chat_template";
-  // The spelling is that of the format.
+  // The format spells "seperator" this way.
   constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kIds = {{
       {"bos_token", "bos_token_id"},
       {"eos_token", "eos_token_id"},

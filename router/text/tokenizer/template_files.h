@@ -8,21 +8,22 @@
 #include "common/model_files/tokenizer/tokenizer_files.h"
 #include "router/text/tokenizer/template_source.h"
 
-// Where a model keeps its chat templates and the special tokens that they see, read as
-// transformers' tokenizers read them.
+// Reads a model's chat templates and the special tokens that they see, as transformers' tokenizers
+// read them.
 namespace lockstep::router {
 
-// Of tokenizer_config.json: "chat_template", one source or named ones, and the special tokens.
-// Those of special_tokens_map.json win in older folders, whose tokenizer_config.json has no
-// added_tokens_decoder.
+// From tokenizer_config.json: "chat_template", with one source or named ones, and the special
+// tokens. In older folders, where tokenizer_config.json has no added_tokens_decoder, the tokens of
+// special_tokens_map.json take precedence.
 absl::StatusOr<TemplateSource> ReadTemplateConfig(const TokenizerFiles& files);
 
-// Of a model folder whose tokenizer has `files`. Files of templates (chat_template.jinja,
-// additional_chat_templates/*.jinja) replace those of tokenizer_config.json.
+// From a model folder. `files` are its tokenizer files. Template files (chat_template.jinja,
+// additional_chat_templates/*.jinja) replace the templates of tokenizer_config.json.
 absl::StatusOr<TemplateSource> ReadTemplateFolder(const std::filesystem::path& folder,
                                                   const TokenizerFiles& files);
 
-// tokenizer.chat_template, tokenizer.chat_template.NAME, and the tokens named in tokenizer.ggml.
+// From tokenizer.chat_template, tokenizer.chat_template.NAME, and the tokens named in
+// tokenizer.ggml.
 absl::StatusOr<TemplateSource> ReadGgufTemplates(const GgufFile& file);
 
 }  // namespace lockstep::router

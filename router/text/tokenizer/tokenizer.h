@@ -18,14 +18,14 @@
 
 namespace lockstep::router {
 
-// Byte-level BPE, immutable after loading and safe to use from any number of threads at once.
-// Ids are byte-identical to Hugging Face `tokenizers` 0.23 for the pre-tokenizers it supports
-// (GPT-2, Llama 3, Qwen2/Qwen3, SmolLM2, and patterns of a definition's own); anything else in the
-// definition is an error that names it. Where it differs on purpose:
-//   - a byte that the vocabulary cannot spell is an error, not dropped;
-//   - special tokens are found in the text as it came, before it is normalised, also those that say
-//     "normalized": no other spelling can become one, and nothing next to one can undo it;
-//   - letters and numbers are those of Unicode 16 and NFC is ICU's, so newer characters than either
+// Byte-level BPE. Immutable after loading. Safe to use from any thread. Ids are identical to those
+// of Hugging Face `tokenizers` 0.23 for the supported pre-tokenizers (GPT-2, Llama 3, Qwen2/Qwen3,
+// SmolLM2, and a definition's own patterns). Anything else in the definition is an error that names
+// it. Deliberate differences:
+//   - A byte that the vocabulary cannot spell is an error; it is not dropped.
+//   - Special tokens are found in the original text, before it is normalised, even if they are
+//     marked "normalized". So no other spelling can become one, and neighbours cannot undo one.
+//   - Letters and numbers are those of Unicode 16, and NFC is ICU's. Newer characters than either
 //     library knows may be cut or composed differently.
 class Tokenizer {
  public:
@@ -43,42 +43,42 @@ class Tokenizer {
 
   struct EncodeOptions {
     bool add_special_tokens = true;  // bos/eos as the model's post-processor asks
-    // "<|im_start|>" in the text is the special token; otherwise it is plain text.
+    // True: "<|im_start|>" in the text is the special token. False: it is plain text.
     bool parse_special_tokens = false;
-    // Ends the work soon, with CANCELLED; may be null.
+    // Ends the work soon with CANCELLED; may be null.
     const CancelFlag* cancellation = nullptr;
   };
-  // INVALID_ARGUMENT with the byte offset for invalid UTF-8 and for bytes without a token. Takes
-  // time in proportion to the text (times its logarithm), whatever the text is.
+  // INVALID_ARGUMENT with the byte offset for invalid UTF-8 and for bytes without a token. For
+  // every text of n bytes the time is O(n log n).
   virtual absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                                       const EncodeOptions& options) const = 0;
 
-  // The raw bytes of one token (not necessarily valid UTF-8); empty for ids without a token.
+  // The raw bytes of one token, not always valid UTF-8. Empty for ids without a token.
   virtual std::string_view TokenBytes(TokenId id) const = 0;
   // One token as the vocabulary spells it, in the alphabet of byte_alphabet.h unless it is an added
-  // token: what `convert_ids_to_tokens` of transformers gives. Empty for ids without a token.
+  // token. Equals `convert_ids_to_tokens` of transformers. Empty for ids without a token.
   virtual std::string VocabularyString(TokenId id) const = 0;
   virtual bool IsSpecial(TokenId id) const = 0;
-  // Exactly the strings that Encode turns into special tokens where `parse_special_tokens` asks for
-  // it. Text without any of them yields none.
+  // Exactly the strings that Encode turns into special tokens if `parse_special_tokens` is set. A
+  // text without any of them gives no special token.
   virtual std::vector<std::string> SpecialSpellings() const = 0;
-  // The whole text; invalid UTF-8 becomes U+FFFD. An id without a token is no text: a model's
+  // The whole text; invalid UTF-8 becomes U+FFFD. Ids without a token give no text: a model's
   // vocabulary may be larger than its tokenizer's.
   virtual std::string Decode(std::span<const TokenId> ids, bool skip_special_tokens) const = 0;
 
   virtual uint32_t vocab_size() const = 0;
-  // What Encode puts around a text where `add_special_tokens` asks for it.
+  // The ids that Encode puts around a text if `add_special_tokens` is set.
   virtual std::span<const TokenId> prefix_ids() const = 0;
   virtual std::span<const TokenId> suffix_ids() const = 0;
   virtual std::optional<TokenId> bos_token_id() const = 0;
   virtual std::optional<TokenId> eos_token_id() const = 0;
-  // By its bytes, as TokenBytes gives them.
+  // Finds a token by its bytes, in the form of TokenBytes.
   virtual std::optional<TokenId> FindToken(std::string_view content) const = 0;
   // The model's chat templates, and the special tokens that they see.
   virtual const TemplateSource& templates() const = 0;
   // Jinja source of the template for chats; empty if there is none.
   const std::string& chat_template() const;
-  // What the files say about the tokens in different ways, each a line for the log.
+  // Contradictions between the files, each a line for the log.
   virtual const std::vector<std::string>& warnings() const = 0;
 };
 

@@ -7,7 +7,7 @@
 #include "router/text/tokenizer/tokenizer_parts.h"
 #include "router/text/unicode/utf8.h"
 
-// Keys: github.com/ggml-org/ggml, docs/gguf.md, and what converters write beyond it.
+// Keys: github.com/ggml-org/ggml, docs/gguf.md, and further keys that converters write.
 namespace lockstep::router {
 namespace {
 
@@ -22,7 +22,7 @@ enum GgufTokenType : int64_t {
   kUnused = 5,
 };
 
-// What a name in tokenizer.ggml.pre stands for in the tokenizer.json of the model it came from.
+// The meaning of a name in tokenizer.ggml.pre, in terms of the original model's tokenizer.json.
 struct PreTokenizerRecipe {
   std::string_view name;
   KnownPattern pattern;
@@ -134,7 +134,7 @@ class Reader {
       parts_.added_tokens.push_back(
           {.id = id, .content = std::string(text), .special = type != kUserDefined});
     }
-    // A piece of text never becomes an added token by being spelled like it.
+    // With ignore_merges, a piece that spells an added token must not become it.
     if (is_added && recipe_->ignore_merges) return absl::OkStatus();
     if (absl::Status status = parts_.vocabulary.AddToken(id, text); !status.ok()) {
       return Error("tokens", Message(status));

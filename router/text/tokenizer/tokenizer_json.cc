@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kMaxSequenceParts = 16;
 
-// The parts of a Sequence of any kind, or the one part that is not a Sequence. `list` is the name
-// of the field that holds them.
+// The parts of a Sequence of any kind. If the node is no Sequence, the node itself is the one part.
+// `list` is the field with the parts.
 absl::StatusOr<std::vector<JsonNode>> FlattenSequence(const JsonNode& node, std::string_view list) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string type, node.StringMember("type"));
   if (type != "Sequence") return std::vector<JsonNode>{node};
@@ -64,11 +64,11 @@ absl::Status ReadDecoder(const JsonNode& root) {
   if (nodes.size() != 1) return decoder.Error("expected ByteLevel alone");
   LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode type, nodes[0].Member("type"));
   if (type.value() != "ByteLevel") return type.Unexpected("\"ByteLevel\"");
-  // These fields mean something only where the same object is a pre-tokenizer.
+  // These fields have a meaning only in a pre-tokenizer.
   return nodes[0].ExpectOnlyKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
 }
 
-// TemplateProcessing: the ids around "$A". What it says about pairs of texts is never used.
+// Reads the ids around "$A" of TemplateProcessing. Its rules for pairs of texts are not used.
 absl::Status ReadTemplate(const JsonNode& node, TokenizerParts& parts) {
   LOCKSTEP_RETURN_IF_ERROR(node.ExpectOnlyKeys({"type", "single", "pair", "special_tokens"}));
   LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode single, node.Member("single"));
@@ -126,7 +126,7 @@ absl::StatusOr<TokenizerParts> ReadTokenizer(const TokenizerFiles& files) {
   LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json document,
                             ParseModelJson(files.tokenizer.text, name));
   const JsonNode root(document, name);
-  // "truncation" and "padding" are not read: they say how the batches of a training were cut.
+  // "truncation" and "padding" describe the batches of a training, so they are ignored.
   LOCKSTEP_RETURN_IF_ERROR(
       root.ExpectOnlyKeys({"version", "truncation", "padding", "added_tokens", "normalizer",
                            "pre_tokenizer", "post_processor", "decoder", "model"}));

@@ -8,7 +8,7 @@
 namespace lockstep::router {
 namespace {
 
-// Options of the model that would change ids and that are not implemented.
+// Refuses options of the model that would change ids and are not implemented.
 absl::Status RefuseOptions(const JsonNode& model) {
   for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     LOCKSTEP_ASSIGN_OR_RETURN(const auto node, model.OptionalMember(key));
@@ -89,8 +89,8 @@ absl::StatusOr<PreTokenizer::Stage> ReadSplit(const JsonNode& node) {
   LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode behavior, node.Member("behavior"));
   LOCKSTEP_ASSIGN_OR_RETURN(const bool invert, node.BoolMember("invert", false));
   const std::optional<KnownPattern> known = FindKnownPattern(source);
-  // A published pattern covers every text, so removing what lies between its matches removes
-  // nothing.
+  // A published pattern matches every text completely, so there is nothing between matches to
+  // remove.
   const bool keeps_everything =
       behavior.value() == "Isolated" || (behavior.value() == "Removed" && invert && known);
   if (!keeps_everything) return behavior.Unexpected("\"Isolated\"");

@@ -15,7 +15,7 @@
 #include "router/text/tokenizer/template_source.h"
 #include "router/text/tokenizer/tokenizer.h"
 
-// Between the readers of the two file formats and the one tokenizer that they make.
+// The readers of the two file formats produce these parts, and MakeTokenizer consumes them.
 namespace lockstep::router {
 
 struct TokenizerParts {
@@ -25,7 +25,7 @@ struct TokenizerParts {
   bool normalize_nfc = false;
   std::vector<PreTokenizer::Stage> pre_tokenizer;
   std::vector<AddedToken> added_tokens;
-  std::vector<TokenId> prefix_ids;  // around every text that asks for special tokens
+  std::vector<TokenId> prefix_ids;  // around every text with add_special_tokens
   std::vector<TokenId> suffix_ids;
   std::optional<TokenId> bos_token_id;
   std::optional<TokenId> eos_token_id;
@@ -33,7 +33,7 @@ struct TokenizerParts {
   std::vector<std::string> warnings;  // each a line for the log
 };
 
-// Of tokenizer_config.json, this takes what it says about added tokens. Templates are left empty.
+// From tokenizer_config.json, reads only the added tokens. Templates stay empty.
 absl::StatusOr<TokenizerParts> ReadTokenizer(const TokenizerFiles& files);
 absl::StatusOr<TokenizerParts> ReadGgufTokenizer(const GgufFile& file);
 

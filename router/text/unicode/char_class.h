@@ -5,7 +5,7 @@
 
 namespace lockstep::router {
 
-// The classes that byte-level pre-tokenizers tell apart.
+// The character classes of byte-level pre-tokenizers.
 enum class CharClass : uint8_t {
   kOther,
   kLetter,  // \p{L}
@@ -19,7 +19,7 @@ struct CharRange {
   char32_t last;
 };
 
-// Unicode 16.0, ascending. Pinned here instead of asked from a library, so that ids are the same on
+// Unicode 16.0, ascending. Fixed here and not taken from a library, so that ids are the same on
 // every machine. Written by tests/golden/tokenizers/unicode_ranges.py.
 extern const std::span<const CharRange> kLetterRanges;
 extern const std::span<const CharRange> kNumberRanges;
@@ -32,7 +32,7 @@ class CharClasses {
   CharClass operator[](char32_t code_point) const {
     return code_point < kNumListed ? table_[code_point] : CharClass::kOther;
   }
-  static constexpr char32_t kNumListed = 0x32400;  // beyond lie only kOther
+  static constexpr char32_t kNumListed = 0x32400;  // all higher ones are kOther
 
  private:
   const CharClass* table_;  // shared, never freed

@@ -13,18 +13,18 @@
 namespace lockstep::router {
 namespace {
 
-// Sorting so few marks by insertion costs little.
+// Sorting this many marks by insertion costs little.
 constexpr size_t kMaxShortRun = 32;
 // U+0300, the first combining mark, starts with this byte.
 constexpr uint8_t kFirstMarkLeadByte = 0xCC;
 
-// A character that canonical ordering moves: its decomposition begins with a combining mark. Then
-// all of the decomposition is combining marks.
+// True for a character that canonical ordering moves. Its decomposition then consists of combining
+// marks only.
 bool IsMark(char32_t c) {
   return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_LEAD_CANONICAL_COMBINING_CLASS) != 0;
 }
 
-// Marks of one run, for a stable sort by counting.
+// Sorts the marks of one run, stably, by counting.
 class MarkSorter {
  public:
   explicit MarkSorter(const icu::Normalizer2& nfd) : nfd_(nfd) {}
@@ -38,7 +38,7 @@ class MarkSorter {
     }
   }
 
-  // Appends the marks in canonical order, and forgets them.
+  // Appends the marks in canonical order and forgets them.
   void AppendTo(std::string& out) {
     std::array<size_t, 256> begins{};  // of each class in the sorted marks
     size_t num_before = 0;
@@ -78,7 +78,7 @@ absl::StatusOr<std::string_view> OrderLongMarkRuns(std::string_view text, std::s
   const icu::Normalizer2* nfd = icu::Normalizer2::getNFDInstance(error);
   if (U_FAILURE(error)) return Internal("ICU has no NFD data: {}", u_errorName(error));
   MarkSorter sorter(*nfd);
-  size_t done = 0;  // everything before is in `storage`, unless nothing is
+  size_t done = 0;  // text before it is in `storage`; 0: nothing is yet
   storage.clear();
   for (size_t offset = 0; offset < text.size();) {
     if (static_cast<uint8_t>(text[offset]) < kFirstMarkLeadByte) {

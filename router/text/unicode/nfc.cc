@@ -15,7 +15,7 @@ namespace {
 
 // U+0300, the first character that can compose or reorder, starts with this byte.
 constexpr uint8_t kFirstLeadByteInQuestion = 0xCC;
-// About what is normalised between two questions whether to go on: less than a millisecond.
+// Bytes normalised between two checks for cancellation: less than a millisecond.
 constexpr size_t kPieceBytes = size_t{64} << 10;
 
 bool IsTriviallyNormal(std::string_view text) {
@@ -23,8 +23,8 @@ bool IsTriviallyNormal(std::string_view text) {
                       [](char c) { return static_cast<uint8_t>(c) >= kFirstLeadByteInQuestion; });
 }
 
-// Where a piece of about kPieceBytes ends that starts at `begin`. What is behind it neither
-// composes nor reorders with what is before it.
+// Returns the end of a piece of about kPieceBytes that starts at `begin`. The text after it neither
+// composes nor reorders with the text before it.
 size_t PieceEnd(const icu::Normalizer2& nfc, std::string_view text, size_t begin) {
   if (text.size() - begin <= kPieceBytes) return text.size();
   size_t end = PreviousCharOffset(text, begin + kPieceBytes + 1);
@@ -36,7 +36,7 @@ size_t PieceEnd(const icu::Normalizer2& nfc, std::string_view text, size_t begin
   return end;
 }
 
-// Writes the normal form of `text` to `out`, which stays empty while all pieces are normal already.
+// Writes the normal form of `text` to `out`. `out` stays empty while all pieces are normal already.
 class NfcWriter {
  public:
   NfcWriter(const icu::Normalizer2& nfc, std::string_view text, std::string& out)

@@ -9,9 +9,9 @@
 
 namespace lockstep::router {
 
-// Canonical composition (Unicode normalisation form C) of valid UTF-8, as ICU has it. Takes linear
-// time for every text. Returns `text` itself when it is already normal, otherwise a view of
-// `storage`. CANCELLED soon after `cancellation`, which may be null.
+// Canonical composition (Unicode normalisation form C) of valid UTF-8 by ICU. Takes linear time for
+// every text. Returns `text` itself if it is normal already, otherwise a view of `storage`.
+// CANCELLED soon after `cancellation`, which may be null.
 absl::StatusOr<std::string_view> NormalizeNfc(std::string_view text, std::string& storage,
                                               const CancelFlag* cancellation = nullptr);
 

@@ -9,7 +9,7 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 uint8_t ByteAt(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
 
-// What a lead byte promises; num_bytes 0 for a byte that cannot lead.
+// What a lead byte requires. num_bytes is 0 for a byte that cannot lead.
 struct LeadByte {
   size_t num_bytes;
   uint8_t second_min;

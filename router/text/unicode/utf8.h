@@ -11,8 +11,8 @@ namespace lockstep::router {
 
 enum class Utf8Kind : uint8_t {
   kValid,       // a whole character
-  kInvalid,     // a maximal subpart that can never become a character: one U+FFFD
-  kIncomplete,  // the text ends inside what may become a character
+  kInvalid,     // a maximal subpart that is no character: one U+FFFD
+  kIncomplete,  // the text may end inside a character
 };
 
 struct Utf8Unit {
@@ -23,7 +23,7 @@ struct Utf8Unit {
 // The first unit of a text that is not empty.
 Utf8Unit NextUtf8Unit(std::string_view text);
 
-// Offset of the first byte that does not belong to a whole character.
+// Offset of the first byte that is not part of a whole character.
 std::optional<size_t> FindInvalidUtf8(std::string_view text);
 
 struct DecodedChar {
@@ -37,10 +37,10 @@ size_t PreviousCharOffset(std::string_view text, size_t end);
 
 std::string EncodeUtf8(char32_t code_point);
 
-// Appends `bytes` to `out`, invalid parts replaced by U+FFFD. `pending` carries the bytes of an
-// unfinished character (at most 3) from one call to the next.
+// Appends `bytes` to `out`, with U+FFFD for invalid parts. `pending` keeps the bytes of an
+// unfinished character (at most 3) until the next call.
 void AppendLossyUtf8(std::string_view bytes, std::string& pending, std::string& out);
-// The end of the text: an unfinished character becomes one U+FFFD.
+// Ends the text: an unfinished character becomes one U+FFFD.
 void FlushLossyUtf8(std::string& pending, std::string& out);
 
 }  // namespace lockstep::router

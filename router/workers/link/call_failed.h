@@ -7,7 +7,7 @@
 // What the end of a call to a worker says.
 namespace lockstep::router {
 
-// The replica has no worker, whatever status the call ended with. So the result is UNAVAILABLE,
+// The replica has no worker, for any status of the call. So the result is UNAVAILABLE,
 // with the call's code and message.
 absl::Status CallFailed(std::string_view call, const absl::Status& status);
 

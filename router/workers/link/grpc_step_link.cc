@@ -214,8 +214,8 @@ class GrpcStepLink::Impl final : private RpcHandler {
     return config_.agreement->Check(BitsOf(description));
   }
 
-  // A worker that belongs to another router is left alone unless it is an orphan. A lease of ours
-  // whose end the worker has not noticed is taken up again.
+  // A worker that belongs to another router is left alone unless it is an orphan. If the worker has
+  // not noticed the end of our own lease, that lease is taken up again.
   bool LeftToAnother(Lease& lease) {
     if (config_.shard_rank == 0) return false;
     const uint64_t live = lease.description.live_epoch();

@@ -7,12 +7,12 @@
 
 namespace lockstep::router {
 
-// The leases of one worker that this router claimed, by their epochs. After an unanswered claim
-// nobody knows whether it arrived, until the worker names the last epoch that it granted. Pure.
+// The leases of one worker that this router claimed, by their epochs. After an unanswered claim it
+// is unknown whether it arrived, until the worker names the last epoch that it granted. Pure.
 class LeaseClaims {
  public:
-  // Claims that are remembered while none of them is known to have arrived. The oldest are
-  // forgotten first, except the lease that the worker granted last.
+  // How many claims are remembered while no arrival is known. The oldest are forgotten first,
+  // except the lease that the worker granted last.
   static constexpr size_t kMaxClaims = 64;
 
   // The epoch of a new claim: above all of this router's, and above `last_granted`, the last that

@@ -20,7 +20,7 @@ namespace {
 
 using Parts = CudaModel::Parts;
 
-// Raised whenever a kernel may give other bits than before for the same input.
+// Raise this whenever a kernel may give other bits than before for the same input.
 constexpr uint64_t kCudaKernelVersion = 3;
 
 absl::Status CheckOptions(const ModelOptions& options) {
@@ -92,8 +92,8 @@ class Loader {
     });
   }
 
-  // Block ids are the same on all ranks, so every rank has as many blocks as the one with the least
-  // room.
+  // Block ids are the same on all ranks, so the rank with the least room decides the number of
+  // blocks.
   absl::Status CreateKvPools() {
     std::vector<int64_t> num_blocks(ranks_.size());
     LOCKSTEP_RETURN_IF_ERROR(OnRanks([&](Parts& parts) -> absl::Status {
@@ -152,7 +152,7 @@ class Loader {
     return absl::OkStatus();
   }
 
-  // Only a rank that does not come back at all takes so long after rank 0 has come.
+  // Only a rank that never comes back takes this long after rank 0.
   static constexpr std::chrono::hours kLoadPatience{1};
 
   const ModelOptions& options_;

@@ -23,8 +23,8 @@ absl::Status OpenDevice(int device, const ModelOptions& options, CudaModel::Part
 absl::StatusOr<uint64_t> LoadRank(const WeightSource& source, const ModelOptions& options,
                                   CudaModel::Parts& parts);
 
-// KV blocks that the options ask for, or for which the device has room. RESOURCE_EXHAUSTED if there
-// is room for less than two.
+// The KV blocks that the options request, or that fit the device. RESOURCE_EXHAUSTED if less than
+// two fit.
 absl::StatusOr<int64_t> CountKvBlocks(const ModelOptions& options, const CudaModel::Parts& parts);
 absl::Status CreateKvPool(int64_t num_blocks, CudaModel::Parts& parts);
 

@@ -11,8 +11,9 @@ namespace lockstep::worker {
 
 inline constexpr int kMaxCudaRanks = 8;  // GPUs of one machine
 
-// Limits of the CUDA kernels, beyond those of every backend. UNIMPLEMENTED names what they do not
-// take, also if only a rank's share of it is too small or uneven. `degree` passed CheckDegree.
+// Limits of the CUDA kernels, in addition to those of every backend. UNIMPLEMENTED names the
+// unsupported values, also if only a rank's share is too small or uneven. `degree` must have passed
+// CheckDegree.
 absl::Status CheckCudaPlan(const ModelPlan& plan, int64_t degree);
 
 // The device of each rank. UNIMPLEMENTED for too many ranks, INVALID_ARGUMENT if the options

@@ -64,7 +64,7 @@ class DecodeGraphs {
 
  private:
   int64_t KeyBucket(int64_t max_keys) const;
-  // The largest iteration whose graph serves this one.
+  // The largest iteration that the same graph serves.
   Iteration BucketOf(const Iteration& iteration) const;
   absl::StatusOr<CUgraphExec_st*> Find(const Iteration& bucket);
   absl::Status EnqueueIteration(const Iteration& bucket);

@@ -20,8 +20,8 @@ struct PassSampling {
   bool describes = false;  // sampled tokens need log-probabilities
 };
 
-// What one rank of a CudaStepRunner has on its device, and enqueues there: memory, graphs, passes.
-// Used on the rank's thread. Knows nothing of steps and results.
+// One rank's part of a CudaStepRunner on its device: memory, graphs, passes. Used on the rank's
+// thread. Knows nothing of steps and results.
 class CudaRankSteps {
  public:
   // `model` is the rank's. `first` is rank 0, whose staging all ranks read; null: this is rank 0.

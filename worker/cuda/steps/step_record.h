@@ -20,7 +20,7 @@ struct PassRecord {
   std::vector<LogitsUse> prompts;  // in the order of the staging's prompt rows
 };
 
-// What is known of a step between Submit and its result.
+// The state of a step between Submit and its result.
 struct CudaStepRecord {
   struct Row : RowResult {
     uint64_t generation = 0;  // of the slot when the step was submitted
@@ -39,7 +39,7 @@ struct CudaStepRecord {
   uint64_t idle_ns = 0;
   uint64_t end_ns = 0;
 
-  // A row whose sequence runs no more.
+  // A row of a sequence that has stopped.
   struct EndedRow {
     SlotId slot = 0;
     uint64_t generation = 0;
@@ -47,7 +47,7 @@ struct CudaStepRecord {
     // generation are ignored.
     bool failed_in_prompt = false;
   };
-  // Where a pass left its results, and what else the runner knows.
+  // Where a pass left its results, and further facts from the runner.
   struct PassSource {
     const kernels::ResultRing& ring;
     const PassStaging& staging;

@@ -13,12 +13,12 @@
 namespace lockstep::worker {
 namespace {
 
-// Number of polls without a result after which the driver is asked whether the device still works.
+// After this many polls without a result, ask the driver if the device still works.
 constexpr uint32_t kPollsBetweenChecks = 16384;
 // Decode graphs for contexts up to this length are captured before serving. Graphs for longer
 // contexts are captured when a step first needs them.
 constexpr int64_t kPreparedKeys = 4096;
-// If no pass ends for so long, the device hangs.
+// If no pass ends for this long, the device hangs.
 constexpr std::chrono::seconds kHungAfter(60);
 // Capturing the graphs may take a rank minutes. A rank that takes longer than this hangs.
 constexpr std::chrono::minutes kSetUpPatience(10);

@@ -82,8 +82,8 @@ class CudaStepRunner final : public StepRunner {
   // Moves all reported results into the records.
   void Harvest();
   void TakePass(const PassRecord& pass, CudaStepRecord& record);
-  // Called when a pass has not been reported. Once in many calls it asks the driver, and dies if
-  // the device no longer works.
+  // Call if a pass has not been reported. Once in many calls it asks the driver, and dies if the
+  // device has failed.
   void CheckDevice(uint64_t serial);
 
   // Rank 0's: the staging of all ranks, and the results.

@@ -5,7 +5,7 @@
 
 namespace lockstep::worker {
 
-// Layers whose K and V lie in one pool of blocks. All of them have the same heads.
+// Layers that keep their K and V in one pool of blocks. All of them have the same heads.
 struct KvGroupPlan {
   int64_t window_tokens = 0;         // the pool keeps the latest ones; 0: all
   std::vector<int64_t> layers = {};  // in order
@@ -20,17 +20,17 @@ struct KvGroupPlan {
   uint64_t CudaBlockBytes() const;
 };
 
-// What the pools must have room for.
+// The capacity that the pools need.
 struct KvPoolBounds {
   int64_t num_kv_blocks = 0;  // of a pool that keeps all tokens
   int64_t max_slots = 0;      // sequences at once
   int64_t max_step_tokens = 0;
 };
 
-// Blocks of the group's pool. In a pool that keeps a window, every sequence has room for its window
-// and two blocks more, and two steps in flight for the tokens that they compute. A quarter is added
-// for blocks that nothing uses any more, and which stay cached. No pool has more than
-// num_kv_blocks, unless one sequence alone needs more.
+// The number of blocks of the group's pool. In a pool that keeps a window, every sequence has room
+// for its window and two more blocks, and two steps in flight have room for their tokens. A quarter
+// is added for unused blocks that stay cached. No pool has more than num_kv_blocks, unless one
+// sequence alone needs more.
 int64_t NumPoolBlocks(const KvGroupPlan& group, const KvPoolBounds& bounds);
 
 }  // namespace lockstep::worker

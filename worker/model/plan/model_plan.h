@@ -14,7 +14,7 @@
 
 namespace lockstep::worker {
 
-// Angles by which q and k are rotated. The backend has a table of them.
+// The rotation angles of q and k. The backend has a table of them.
 struct RotationPlan {
   RopeConfig rope;
   int64_t head_dim = 0;

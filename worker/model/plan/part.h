@@ -39,7 +39,7 @@ struct Part {
   bool exists() const { return !pieces.empty(); }
 };
 
-// The parts of a layer, in the order in which it uses them.
+// The parts of a layer, in the order of their use.
 enum class LayerPart {
   kAttentionNorm,
   kQkv,    // [q_size + 2 * kv_size, hidden_size]: q, k, v

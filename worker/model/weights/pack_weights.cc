@@ -113,7 +113,7 @@ class Packer {
   }
 
   const std::vector<PackTask>& packs_;
-  std::vector<size_t> order_;  // in which they are taken
+  std::vector<size_t> order_;  // the order of packing
   const MakePackedWeights& make_;
   int64_t total_elements_ = 0;
 
@@ -137,7 +137,7 @@ void AddStorage(const kernels::WeightMatrix& matrix, std::set<std::string>& name
   }
 }
 
-// Returns what was refused.
+// Returns the refused matrices.
 absl::StatusOr<std::vector<Refusal>> PackAll(const std::vector<PackTask>& packs,
                                              const MakePackedWeights& make,
                                              kernels::ThreadPool& threads,

@@ -14,7 +14,7 @@
 
 namespace lockstep::worker {
 
-// What a backend does when weights are loaded.
+// A backend's way of loading weights.
 struct WeightLoader {
   WeightStorage storage;
   MakePackedWeights make_packed = nullptr;  // called if storage.packs is set
@@ -33,8 +33,8 @@ absl::StatusOr<ModelWeights> LoadModelWeights(const ModelPlan& model, const Weig
                                               kernels::ThreadPool& threads,
                                               const LoadProgress& progress);
 
-// The forms in which the weights of products are kept, for people: "bf16", or "Q4_K+Q6_K+bf16". At
-// most three, and the number of the others.
+// The forms of the weights of products, for people: "bf16", or "Q4_K+Q6_K+bf16". At most three, and
+// the number of the others.
 std::string StorageName(const ModelWeights& weights);
 
 }  // namespace lockstep::worker

@@ -43,7 +43,7 @@ class DecodedMatrices {
   std::shared_ptr<Entry> EntryOf(const QuantizedTensor& tensor);
 
   Mutex mutex_;
-  // The one that was used last comes first.
+  // The last used entry comes first.
   std::vector<std::pair<const QuantizedTensor*, std::shared_ptr<Entry>>> recent_
       ABSL_GUARDED_BY(mutex_);
 };

@@ -58,7 +58,7 @@ float AsHalf(float value) { return kernels::Float16ToFloat(kernels::TruncateToFl
 // The small integers of two levels lie about this one.
 constexpr float kMiddleOfSmall = 32.0f;
 
-// Numbers of one row, in the order in which they are asked for.
+// The numbers of one row, in the order of the calls.
 class RowNumbers {
  public:
   explicit RowNumbers(uint64_t seed) : state_(seed) {}

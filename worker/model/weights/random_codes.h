@@ -12,7 +12,7 @@
 
 namespace lockstep::worker {
 
-// What random codes are, so that a quantised model of any shape can be measured without a file.
+// The kind of random codes, so that a quantised model of any shape can be measured without a file.
 struct RandomCodes {
   std::string_view name;
   kernels::CodeKind kind = kernels::CodeKind::kInt4;
@@ -29,11 +29,11 @@ std::span<const RandomCodes> AllRandomCodes();
 std::optional<RandomCodes> FindRandomCodes(std::string_view name);
 // Codes of the same kind, groups and zero points as the scheme's.
 RandomCodes CodesOfScheme(const WeightScheme& scheme);
-// Whether rows of so many columns consist of whole groups and blocks.
+// True if rows of this many columns consist of whole groups and blocks.
 bool Fit(const RandomCodes& codes, int64_t num_columns);
 uint64_t FingerprintOf(const RandomCodes& codes);
 
-// What the matrix of a module has for codes, if it has any: "model.layers.0.mlp.down_proj".
+// The codes of a module's matrix, if it has any: "model.layers.0.mlp.down_proj".
 using RandomCodesOfModule = std::function<std::optional<RandomCodes>(std::string_view module)>;
 
 struct RowRange {

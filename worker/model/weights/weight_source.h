@@ -39,9 +39,9 @@ struct SourceTensor {
   bool may_be_unused = false;  // by the model
 };
 
-// The tensors of a checkpoint, whatever its container: a GGUF file, or a folder with safetensors.
-// The weights of a quantised module are one tensor, named and shaped as in a checkpoint that is not
-// quantised. Owns the mapped files.
+// The tensors of a checkpoint in any container: a GGUF file, or a folder with safetensors. The
+// weights of a quantised module are one tensor, with the name and shape of an unquantised
+// checkpoint. Owns the mapped files.
 class WeightSource {
  public:
   static absl::StatusOr<WeightSource> Open(const std::string& path, const ModelFamily& family);
@@ -57,8 +57,8 @@ class WeightSource {
   const TensorNames& names() const { return is_gguf() ? family_->gguf : family_->hugging_face; }
   std::span<const SourceTensor> tensors() const { return tensors_; }  // sorted by name
   const SourceTensor* Find(std::string_view name) const;              // nullptr if absent
-  // For the log: how a folder's weights are quantised, and what it holds that is not used. Empty if
-  // there is nothing to say.
+  // For the log: how a folder's weights are quantised, and its unused contents. Empty if there is
+  // nothing to report.
   const std::string& summary() const { return summary_; }
   const std::string& warning() const { return warning_; }
   // Hashes every tensor in full with XXH3, and combines the hashes in the order of the names. Equal

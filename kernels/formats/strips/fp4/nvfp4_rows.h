@@ -31,13 +31,13 @@ struct SplitScale {
 // `scale`: from 2^-110 to 2^110.
 SplitScale SplitNvfp4Scale(float scale);
 
-// Scales whose weights the kernels compute: hi * 2^126 must be a number of bf16, and no weight may
-// be subnormal.
+// The scales that the kernels can compute with: hi * 2^126 must be a number of bf16, and no weight
+// may be subnormal.
 inline constexpr float kMinNvfp4Scale = 0x1p-100f;
 inline constexpr float kMaxNvfp4Scale = 0x1p2f;  // less than this
 
-// A row whose eight scales, of the values 1, 1 1/8 to 1 7/8 of E4M3, are these. `exponent_offset`
-// is 0 or 1: what EncodeNvfp4Scale has to add so that the upper bytes are the same for all.
+// A row and its eight scales for the values 1, 1 1/8 to 1 7/8 of E4M3. `exponent_offset` is 0 or 1:
+// EncodeNvfp4Scale adds it so that the upper bytes are the same for all.
 struct PackedNvfp4Row {
   Nvfp4Row row;
   int exponent_offset = 0;

@@ -31,7 +31,7 @@ __device__ __forceinline__ void LoadFirstInput(const StripTask& task, const Ring
 template <int kInputRows, bool kHolds, typename Ring>
 __device__ __forceinline__ void ProduceStages(const StripTask& task, const Ring& ring,
                                               const CUtensorMap* input_map) {
-  // Nobody writes weights: their way need not wait for the kernel before this one.
+  // No kernel writes weights, so they need not wait for the kernel before this one.
   StripWalk walk = ring.Begin();
   for (int i = 0; i < task.num_stages && !ring.IsDone(walk); ++i) {
     if (ptx::ElectOneLane()) ring.LoadWeights(walk);

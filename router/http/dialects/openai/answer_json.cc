@@ -12,7 +12,7 @@ namespace {
 namespace v1 = lockstep::v1;
 using Logprobs = std::span<const v1::TokenLogprob* const>;
 
-// What the text has of a token.
+// The bytes of a token that appear in the text.
 std::string_view ShownBytes(const AnswerFrame& frame, uint32_t id) {
   const bool is_hidden = frame.skip_special_tokens && frame.facts.tokenizer->IsSpecial(id);
   return is_hidden ? std::string_view() : frame.facts.tokenizer->TokenBytes(id);
@@ -52,7 +52,7 @@ void CharacterCounter::Finish() {
 
 size_t CharacterCounter::PlaceOf(std::string_view bytes) const {
   if (begun_.empty() || bytes.empty()) return count_;
-  // Bytes that do not go on with the character make it a U+FFFD before the token.
+  // If the bytes do not continue the character, it becomes a U+FFFD before the token.
   const std::string text = begun_ + std::string(bytes.substr(0, 1));
   return NextUtf8Unit(text).kind == Utf8Kind::kInvalid ? count_ + 1 : count_;
 }
@@ -120,7 +120,7 @@ void WriteUsage(const AnswerUsage& usage, JsonWriter& json) {
   json.EndObject().EndObject();
 }
 
-// Of a choice; null where they are not wanted, as at vLLM.
+// Writes a choice's ids; null if they were not requested, as in vLLM.
 void WriteTokenIds(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json) {
   json.Key("token_ids");
   frame.options.token_ids ? WriteIds(part.token_ids, json) : void(json.Null());
@@ -146,7 +146,7 @@ void WriteFinish(const v1::Finish* finish, JsonWriter& json) {
       json.Null();
       break;
   }
-  // As a request gives it: negative ones are the upper half.
+  // As in requests: the upper half of the seeds is negative.
   if (finish->has_usage()) json.Key("seed").Int(static_cast<int64_t>(finish->usage().seed()));
 }
 

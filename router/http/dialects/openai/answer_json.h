@@ -27,34 +27,34 @@ struct AnswerFrame {
   bool skip_special_tokens = true;
 };
 
-// Counts the characters of a text that comes as tokens. One that is spread over several tokens
+// Counts the characters of a text that comes as tokens. A character that spans several tokens
 // counts with the last of them, as in the text itself.
 class CharacterCounter {
  public:
   void Add(std::string_view bytes);
-  // The text ends, and a character that is not whole ends with it.
+  // Ends the text. An unfinished character counts as one.
   void Finish();
   size_t count() const { return count_; }
-  // Where a token with these bytes begins, if it comes next.
+  // The place of a token with these bytes, if it comes next.
   size_t PlaceOf(std::string_view bytes) const;
 
  private:
-  std::string begun_;  // bytes of a character that is not whole
+  std::string begun_;  // bytes of an unfinished character
   size_t count_ = 0;
 };
 
-// One choice of an answer, or what a chunk of a stream says of it.
+// One choice of an answer, or the part of it in a chunk of a stream.
 struct ChoicePart {
   uint32_t index = 0;
   std::string_view text = {};
   std::span<const lockstep::v1::TokenLogprob* const> logprobs = {};
   std::span<const uint32_t> token_ids = {};
-  std::optional<std::span<const uint32_t>> prompt_token_ids = {};    // where they are told
+  std::optional<std::span<const uint32_t>> prompt_token_ids = {};    // if requested
   std::span<const lockstep::v1::TokenLogprob> prompt_logprobs = {};  // of a completion's prompt
-  const lockstep::v1::Finish* finish = nullptr;                      // null: it goes on
-  // The places of the first of the tokens in `logprobs`, which are those of an echoed prompt.
+  const lockstep::v1::Finish* finish = nullptr;                      // null: not finished
+  // The places of the first tokens in `logprobs`, which belong to an echoed prompt.
   std::span<const uint32_t> echo_offsets = {};
-  CharacterCounter text_before = {};  // the text that the other log-probabilities begin after
+  CharacterCounter text_before = {};  // the text before the other log-probabilities
 };
 
 // Tokens of a request so far, over all of its prompts and samples.
@@ -80,15 +80,15 @@ struct AnswerFormat {
 const AnswerFormat& CompletionFormat();
 const AnswerFormat& ChatFormat();
 
-// `{"id": ..., ` up to the key "choices".
+// Writes `{"id": ..., ` up to the key "choices".
 void BeginAnswer(const AnswerFrame& frame, bool chunk, JsonWriter& json);
-// The key and the value; null if they are not told.
+// Writes key and value; the value is null without `ids`.
 void WritePromptTokenIds(std::optional<std::span<const uint32_t>> ids, JsonWriter& json);
-// The key and the value, in vLLM's form: null for the first token, then the token and the best by
-// id. Null if nobody asked for them.
+// Writes key and value in vLLM's form: null for the first token, then the token and the best by id.
+// The value is null if they were not requested.
 void WritePromptLogprobs(const AnswerFrame& frame,
                          std::span<const lockstep::v1::TokenLogprob> entries, JsonWriter& json);
-void WriteUsage(const AnswerUsage& usage, JsonWriter& json);  // the value, without its key
+void WriteUsage(const AnswerUsage& usage, JsonWriter& json);  // writes the value without its key
 
 // Parts of a choice that both formats write.
 void WriteTokenIds(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json);
@@ -99,7 +99,7 @@ bool HasLogprob(const lockstep::v1::TokenLogprob& entry);
 // Counts the token as part of the text. Returns its place.
 size_t CountToken(const AnswerFrame& frame, uint32_t id, CharacterCounter& counter);
 
-// Adds what these tokens have in the text. Returns their places.
+// Counts the text of these tokens and returns their places in it.
 std::vector<uint32_t> CountText(const AnswerFrame& frame,
                                 std::span<const lockstep::v1::TokenLogprob* const> logprobs,
                                 CharacterCounter& counter);

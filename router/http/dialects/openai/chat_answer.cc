@@ -5,7 +5,7 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-// The members of an object that stays open.
+// Writes the members and leaves the object open.
 void BeginChatToken(const AnswerFrame& frame, uint32_t id, float logprob, JsonWriter& json) {
   json.BeginObject().Key("token").String(TokenString(frame, id)).Key("logprob").Logprob(logprob);
   json.Key("bytes").BeginArray();

@@ -10,13 +10,14 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-// Different tokens may look alike; a JSON object has each key once, the chosen token's first.
+// Different tokens may have the same text, but a JSON object has each key once. The chosen token
+// comes first.
 void WriteTopLogprobs(const AnswerFrame& frame, const v1::TokenLogprob& entry, JsonWriter& json) {
   std::vector<std::string> seen = {TokenString(frame, entry.token_id())};
   json.BeginObject().ForeignKey(seen[0]).Logprob(entry.logprob());
   for (int i = 0; i < entry.top_ids_size(); ++i) {
     std::string token = TokenString(frame, entry.top_ids(i));
-    // What is no UTF-8 is shown alike as well.
+    // All invalid UTF-8 looks alike too.
     const bool shown = std::any_of(seen.begin(), seen.end(), [&token](const std::string& other) {
       return other == token || (FindInvalidUtf8(other) && FindInvalidUtf8(token));
     });
@@ -58,9 +59,9 @@ void WriteCompletionChoice(const AnswerFrame& frame, const ChoicePart& part, Jso
   WriteTokenIds(frame, part, json);
   json.Key("logprobs");
   frame.options.logprobs ? WriteCompletionLogprobs(frame, part, json) : void(json.Null());
-  // Streams have none.
+  // Streams have no prompt log-probabilities.
   if (!frame.stream) WritePromptLogprobs(frame, part.prompt_logprobs, json);
-  // The token that was made and left out ends nothing.
+  // With prompt_only, the one generated token is left out and cannot end the text.
   if (frame.options.prompt_only && part.finish != nullptr &&
       part.finish->reason() == v1::FINISH_REASON_STOP) {
     v1::Finish length = *part.finish;

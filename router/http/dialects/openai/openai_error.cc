@@ -34,7 +34,7 @@ bool IsPathCharacter(char c) {
          c == '_' || c == '-' || c == '[' || c == ']';
 }
 
-// "top_p" of "top_p: expected ..."; empty when no field comes first.
+// "top_p" of "top_p: expected ..."; empty if no field comes first.
 std::string_view FieldOf(std::string_view message) {
   const size_t colon = message.find(": ");
   if (colon == std::string_view::npos) return {};
@@ -120,7 +120,7 @@ OpenAiError OpenAiError::Of(const absl::Status& status, FieldNames names) {
   error.message = ClientMessage(status);
   if (about_a_field) error.message = WithJsonFieldName(error.message, names);
   if (about_a_field) error.param = std::string(FieldOf(error.message));
-  // Most of these begin with fixed words, and not with the field.
+  // Most overflow errors begin with fixed words instead of the field.
   const std::optional<std::string> overflow_path = ContextOverflowPath(status);
   if (overflow_path.has_value() && error.param.empty()) {
     error.param = FieldOf(WithJsonFieldName(*overflow_path + ": ", names));

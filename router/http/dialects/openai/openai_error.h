@@ -22,16 +22,16 @@ using FieldNames = std::span<const FieldName>;
 FieldNames CompletionFieldNames();
 FieldNames ChatFieldNames();
 
-// A status as clients of OpenAI's API expect to see it.
+// A status in the error format of OpenAI's API.
 struct OpenAiError {
   int http_status = 500;
   std::string_view type = {};
   std::string_view code = {};  // empty: null
-  std::string param = {};      // the field, as the client calls it; empty: null
+  std::string param = {};      // the field by its JSON name; empty: null
   std::string message = {};
-  bool retry = false;  // worth another try, later
+  bool retry = false;  // a later retry may succeed
 
-  // `status` is not OK.
+  // `status` must not be OK.
   static OpenAiError Of(const absl::Status& status, FieldNames names = CompletionFieldNames());
 
   // {"error":{"message":...,"type":...,"param":...,"code":...}}
@@ -41,9 +41,8 @@ struct OpenAiError {
 // The head of the answer to `status`. It has a hint when to try again if that is worth it.
 HttpHead ErrorHead(const absl::Status& status, absl::Duration retry_after);
 
-// Replaces the gRPC name of the field at the beginning of a message, as in "sampling.top_p:
-// expected
-// ...", with its name in a JSON body.
+// Replaces the gRPC name of the field at the beginning of a message ("sampling.top_p: expected
+// ...") by its name in a JSON body.
 std::string WithJsonFieldName(std::string_view message, FieldNames names);
 
 // The error of the prompt at `index` of a completion's list: "text: expected ..." becomes

@@ -18,11 +18,11 @@ using nlohmann::json;
 constexpr uint32_t kDefaultCompletionTokens = 16;
 
 void SetPromptIds(v1::GenerateRequest& request, const std::vector<uint32_t>& ids) {
-  request.clear_parse_special();  // it is about texts
+  request.clear_parse_special();  // only for texts
   request.mutable_token_ids()->mutable_ids()->Assign(ids.begin(), ids.end());
 }
 
-// A string, an array of ids, or an array of either: a batch.
+// A string, an array of ids, or an array of either, which is a batch.
 void ReadPrompts(JsonFields& fields, const v1::GenerateRequest& rest, OpenAiRequest& out) {
   const json* const prompt = fields.Find("prompt");
   if (prompt == nullptr) return fields.Fail(InvalidArgument("prompt: expected one, got none"));
@@ -39,7 +39,7 @@ void ReadPrompts(JsonFields& fields, const v1::GenerateRequest& rest, OpenAiRequ
   if (prompt->size() > kMaxPromptsPerRequest) {
     return fields.Fail(CheckSize("prompt", prompt->size(), kMaxPromptsPerRequest, "prompts"));
   }
-  // Every prompt gets a copy of what they share.
+  // Every prompt gets a copy of the shared fields.
   if (rest.ByteSizeLong() > kMaxSharedBytes) {
     return fields.Fail(InvalidArgument(
         "prompt: with several prompts all other fields together take at most {} bytes, got {}",

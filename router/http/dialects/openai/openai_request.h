@@ -17,14 +17,14 @@ namespace lockstep::router {
 
 // How the answer is written.
 struct AnswerOptions {
-  bool include_usage = false;     // one more chunk at the end of a stream
-  bool continuous_usage = false;  // likewise, and in every chunk
-  bool echo = false;              // the prompt comes first
+  bool include_usage = false;     // a stream ends with one more chunk
+  bool continuous_usage = false;  // the same, and in every chunk
+  bool echo = false;              // begin with the prompt
   uint32_t echo_logprobs = 0;     // number of alternatives for the tokens of that prompt
-  bool prompt_only = false;       // max_tokens 0: one token is made and left out
+  bool prompt_only = false;       // max_tokens 0: one token is generated and left out
   bool logprobs = false;
   std::optional<uint32_t> prompt_logprobs;  // number of alternatives for each prompt token
-  bool token_ids = false;                   // of prompts and choices, beside the text
+  bool token_ids = false;                   // of prompts and choices, in addition to the text
   bool tokens_as_ids = false;               // "token_id:17" instead of the token's text
   uint32_t num_samples = 1;                 // choices of each prompt
 };
@@ -34,7 +34,8 @@ struct OpenAiRequest : ApiRequest {
 };
 
 inline constexpr size_t kMaxPromptsPerRequest = 256;
-inline constexpr size_t kMaxSharedBytes = size_t{256} << 10;  // of what several prompts share
+inline constexpr size_t kMaxSharedBytes = size_t{256} << 10;  // of the fields that several prompts
+                                                              // share
 
 absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body,
                                                      const BodyReading& reading = {});

@@ -13,7 +13,7 @@ namespace {
 namespace v1 = lockstep::v1;
 
 constexpr std::string_view kEventBegin = "data: ";
-// About what a chunk with one token has besides its beginning.
+// Approximate size of a chunk with one token, without its beginning.
 constexpr size_t kChunkBytes = 128;
 constexpr size_t kBytesPerTokenId = 8;  // in JSON
 
@@ -24,7 +24,7 @@ void AppendPointers(const Entries& entries, LogprobPointers& out) {
   for (const v1::TokenLogprob& entry : entries) out.push_back(&entry);
 }
 
-// The same with this many of the best tokens at most.
+// The same entries with at most `num_best` of the best tokens.
 std::vector<v1::TokenLogprob> WithBest(
     const google::protobuf::RepeatedPtrField<v1::TokenLogprob>& entries, uint32_t num_best) {
   std::vector<v1::TokenLogprob> cut(entries.begin(), entries.end());
@@ -36,7 +36,7 @@ std::vector<v1::TokenLogprob> WithBest(
   return cut;
 }
 
-// Server-sent events, one chunk for what is new of a choice.
+// Server-sent events: one chunk for each new part of a choice.
 class StreamWriter final : public OpenAiWriter {
  public:
   StreamWriter(AnswerFrame frame, const OpenAiRequest& request)
@@ -101,7 +101,7 @@ class StreamWriter final : public OpenAiWriter {
       AppendChunk(
           out, [&](JsonWriter& json) { frame_.format->write_first_choice(index, json); },
           [&](JsonWriter& json) { WritePromptTokenIds(ToldPromptTokenIds(prompt), json); },
-          // It says nothing of the output, whatever other choices have by now.
+          // Does not count the output of other choices.
           {.prompt_tokens = usage_.prompt_tokens, .cached_tokens = usage_.cached_tokens});
     }
     AppendChunk(
@@ -110,7 +110,7 @@ class StreamWriter final : public OpenAiWriter {
     choice.begun = true;
   }
 
-  // Up to the choices, which all chunks begin with alike.
+  // Writes the common beginning of all chunks, up to the choices.
   JsonWriter BeginChunk(std::string& out) const {
     if (out.empty()) out.reserve(chunk_begin_.size() + kChunkBytes);
     out += kEventBegin;
@@ -142,7 +142,7 @@ class StreamWriter final : public OpenAiWriter {
   std::vector<Choice> choices_;
 };
 
-// One JSON object, once everything is there.
+// One JSON object at the end.
 class WholeWriter final : public OpenAiWriter {
  public:
   WholeWriter(AnswerFrame frame, const OpenAiRequest& request)
@@ -169,7 +169,7 @@ class WholeWriter final : public OpenAiWriter {
   struct Choice {
     std::string text;
     std::vector<v1::TokenLogprob> logprobs;
-    std::vector<uint32_t> token_ids;  // if they are wanted
+    std::vector<uint32_t> token_ids;  // if requested
     v1::Finish finish;
   };
 
@@ -238,7 +238,7 @@ void OpenAiWriter::Add(uint32_t prompt, std::span<const v1::GenerateResponse> me
     if (!message.has_delta()) continue;
     const v1::OutputDelta& delta = message.delta();
     if (!frame_.options.prompt_only) usage_.completion_tokens += delta.token_ids_size();
-    // The last tokens and the end are one chunk.
+    // The last tokens and the end go into one chunk.
     const bool ends = i + 1 < messages.size() && messages[i + 1].has_finish() &&
                       messages[i + 1].finish().index() == delta.index();
     AddPart(&delta, ends ? &messages[++i].finish() : nullptr, prompt, out);
@@ -247,7 +247,7 @@ void OpenAiWriter::Add(uint32_t prompt, std::span<const v1::GenerateResponse> me
 
 void OpenAiWriter::CountHeld(std::string_view text,
                              const google::protobuf::RepeatedPtrField<v1::TokenLogprob>& logprobs) {
-  constexpr size_t kBytesPerLogprob = 64;  // a name, a number, and what stands around them
+  constexpr size_t kBytesPerLogprob = 64;  // a name, a number and punctuation
   num_held_bytes_ += text.size();
   for (const v1::TokenLogprob& entry : logprobs) {
     num_held_bytes_ += kBytesPerLogprob * (1 + static_cast<size_t>(entry.top_ids_size()));
@@ -283,7 +283,7 @@ void OpenAiWriter::AddPromptInfo(uint32_t prompt, const v1::PromptInfo& info) {
 }
 
 void OpenAiWriter::SetEchoOffsets(const v1::GenerateRequest& request, Prompt& state) const {
-  if (!request.has_text()) {  // the echo is what the tokens say
+  if (!request.has_text()) {  // the echo is the tokens' text
     LogprobPointers tokens;
     AppendPointers(state.echo_logprobs, tokens);
     state.echo_offsets = CountText(frame_, tokens, state.echo_end);

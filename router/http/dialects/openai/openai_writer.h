@@ -30,10 +30,10 @@ class OpenAiWriter : public AnswerWriter {
  protected:
   OpenAiWriter(AnswerFrame frame, const OpenAiRequest& request);
 
-  // What is new of a choice. The pointers hold during the call.
+  // Adds new output of a choice. The pointers are valid during the call.
   virtual void AddPart(const lockstep::v1::OutputDelta* delta, const lockstep::v1::Finish* finish,
                        uint32_t prompt, std::string& out) = 0;
-  // Only once there is a message: by then the number of samples has been checked.
+  // Call only after a message came: by then the number of samples has been checked.
   size_t num_choices() const { return prompts_.size() * frame_.options.num_samples; }
   uint32_t ChoiceIndex(uint32_t prompt, uint32_t sample) const {
     return prompt * frame_.options.num_samples + sample;
@@ -42,7 +42,8 @@ class OpenAiWriter : public AnswerWriter {
   const std::vector<lockstep::v1::TokenLogprob>& EchoLogprobs(uint32_t prompt) const {
     return prompts_[prompt].echo_logprobs;
   }
-  // Of the tokens in EchoLogprobs. EchoEnd: the echoed text, for what follows it.
+  // Places of the tokens in EchoLogprobs. EchoEnd: the end of the echoed text, where the answer
+  // continues.
   const std::vector<uint32_t>& EchoOffsets(uint32_t prompt) const {
     return prompts_[prompt].echo_offsets;
   }
@@ -51,7 +52,7 @@ class OpenAiWriter : public AnswerWriter {
   const std::vector<lockstep::v1::TokenLogprob>& PromptLogprobs(uint32_t prompt) const {
     return prompts_[prompt].logprobs;
   }
-  // Nothing: nobody asked for them.
+  // Nothing if they were not requested.
   std::optional<std::span<const uint32_t>> ToldPromptTokenIds(uint32_t prompt) const {
     if (!frame_.options.token_ids) return std::nullopt;
     return prompts_[prompt].token_ids;
@@ -70,8 +71,8 @@ class OpenAiWriter : public AnswerWriter {
     std::vector<lockstep::v1::TokenLogprob> echo_logprobs;
     std::vector<uint32_t> echo_offsets;
     CharacterCounter echo_end;
-    std::vector<lockstep::v1::TokenLogprob> logprobs;  // if they are wanted
-    std::vector<uint32_t> token_ids;                   // likewise
+    std::vector<lockstep::v1::TokenLogprob> logprobs;  // if requested
+    std::vector<uint32_t> token_ids;                   // if requested
   };
 
   void AddPromptInfo(uint32_t prompt, const lockstep::v1::PromptInfo& info);

@@ -42,7 +42,7 @@ void ReadLogitBias(JsonFields& fields, v1::SamplingParams& sampling) {
   for (const auto& [key, bias] : biases->items()) {
     uint32_t id = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    // "05" would be 5 again.
+    // "05" would be a second spelling of 5.
     const bool canonical = key == "0" || !key.starts_with('0');
     if (error != std::errc() || end != key.data() + key.size() || !canonical) {
       if (wrong_keys.size() < kMaxQuotedKeys) wrong_keys.push_back(Quote(key));
@@ -73,7 +73,7 @@ void ReadBadWords(JsonFields& fields, v1::SamplingParams& sampling) {
   for (const json& word : *words) sampling.add_bad_words(word.get<std::string>());
 }
 
-// Of the whole vocabulary, in vLLM: -1.
+// In vLLM, -1 means the whole vocabulary.
 void ReadPromptLogprobs(JsonFields& fields, const RequestLimits& limits, OpenAiRequest& out,
                         v1::GenerateRequest& request) {
   const json* const value = fields.Find("prompt_logprobs");
@@ -100,7 +100,7 @@ void ReadNumbers(JsonFields& fields, v1::SamplingParams& sampling) {
       if (value.has_value()) reflection.SetFloat(&sampling, field, *value);
       continue;
     }
-    // -1 is off too, as vLLM has it.
+    // -1 is off too, as in vLLM.
     const auto value = fields.Integer(number.name, -1, std::numeric_limits<uint32_t>::max());
     if (!value.has_value()) continue;
     reflection.SetUInt32(&sampling, field, static_cast<uint32_t>(std::max<int64_t>(*value, 0)));
@@ -115,7 +115,7 @@ void ReadSampling(JsonFields& fields, const RequestLimits& limits, OpenAiRequest
   }
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   const auto seed = fields.Integer("seed", std::numeric_limits<int64_t>::min(), kMax);
-  // -1 asks for a drawn seed, as at vLLM.
+  // -1 requests a random seed, as in vLLM.
   if (seed.value_or(-1) != -1) sampling.set_seed(static_cast<uint64_t>(*seed));
   if (const auto value = fields.Uint32("n", 1, limits.max_samples)) {
     sampling.set_n(*value);
@@ -157,7 +157,7 @@ void ReadStream(JsonFields& fields, OpenAiRequest& out) {
   JsonFields stream = fields.Inner(*value, "stream_options");
   AnswerOptions& options = out.options;
   options.include_usage = stream.Bool("include_usage").value_or(false);
-  // As at vLLM it only says where the usage comes.
+  // As in vLLM, it only decides where the usage appears.
   options.continuous_usage =
       stream.Bool("continuous_usage_stats").value_or(false) && options.include_usage;
   constexpr std::array<std::string_view, 1> kIgnoredOfStream = {"include_obfuscation"};
@@ -165,7 +165,7 @@ void ReadStream(JsonFields& fields, OpenAiRequest& out) {
   fields.Fail(stream.Finish());
 }
 
-// -1, as at vLLM: whatever leaves room for the output.
+// -1, as in vLLM: keep as many tokens as leave room for the output.
 void ReadTruncation(JsonFields& fields, const BodyReading& reading, v1::GenerateRequest& request) {
   const json* const value = fields.Find("truncate_prompt_tokens");
   if (value == nullptr) return;
@@ -179,8 +179,8 @@ void ReadTruncation(JsonFields& fields, const BodyReading& reading, v1::Generate
                   *value);
 }
 
-// "a string, or an array of {"type": "text"} parts", which are lines of one text. Only an assistant
-// may have said nothing.
+// Reads a string, or an array of {"type": "text"} parts, which become lines of one text. Only an
+// assistant's content may be absent.
 std::string ReadContent(JsonFields& message, const std::string& role, const std::string& path) {
   const json* const value = message.Find("content");
   if (value == nullptr) {

@@ -42,7 +42,7 @@ absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body,
   } else {
     fields.Fail(InvalidArgument("prompt: expected a string, or \"messages\""));
   }
-  // What a request for an answer could not ask for would be counted as if it were not there.
+  // Otherwise fields that a completion refuses would be ignored here, and the count would be wrong.
   fields.Refuse(UnservedOfEveryRequest());
   LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
   out.ignored_fields = unknown.list();

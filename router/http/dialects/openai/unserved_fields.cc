@@ -50,7 +50,7 @@ constexpr auto kEveryRequest = std::to_array<UnservedField>({
     {"custom_logit_processor", R"([""])"},
     {"custom_params", "[{}]"},
     {"watermark", "[false]"},
-    // Where the output ends, and how much of it there is.
+    // End and length of the output.
     {"n_predict", "[-1]"},
     {"max_new_tokens"},
     {"max_length"},
@@ -63,7 +63,7 @@ constexpr auto kEveryRequest = std::to_array<UnservedField>({
     {"no_stop_trim", "[false]"},
     {"stop_sequences", "[[]]"},
     {"truncation_side", R"(["left"])"},
-    // What is computed, and by which weights.
+    // Inputs and weights.
     {"prompt_embeds"},
     {"input_embeds"},
     {"input_ids"},
@@ -78,7 +78,7 @@ constexpr auto kEveryRequest = std::to_array<UnservedField>({
     {"kv_transfer_params", "[{}]"},
     {"vllm_xargs", "[{}]"},
     {"thinking_token_budget"},
-    // What the answer holds.
+    // Content of the answer.
     {"n_probs", "[0]"},
     {"logprob_token_ids", "[[]]"},
     {"post_sampling_probs", "[false]"},

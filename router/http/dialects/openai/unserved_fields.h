@@ -5,8 +5,7 @@
 
 #include "router/http/json/json_fields.h"
 
-// The fields that clients of OpenAI, vLLM, llama.cpp and SGLang send and that this router does not
-// serve.
+// The fields of OpenAI, vLLM, llama.cpp and SGLang that this router does not serve.
 namespace lockstep::router {
 
 std::span<const UnservedField> UnservedOfEveryRequest();
@@ -14,8 +13,8 @@ std::span<const UnservedField> UnservedOfCompletions();
 std::span<const UnservedField> UnservedOfChats();
 std::span<const UnservedField> UnservedOfMessages();
 
-// Fields without influence on the output: bookkeeping of other services, hints about speed, and
-// details of samplers that are off because the field that turns them on is refused.
+// Fields that do not affect the output: bookkeeping of other services, hints about speed, and
+// details of samplers that are off, because the field that turns them on is refused.
 std::span<const std::string_view> IgnoredOfEveryRequest();
 
 }  // namespace lockstep::router
