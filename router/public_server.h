@@ -21,24 +21,24 @@
 namespace lockstep::router {
 
 struct PublicServerConfig {
-  std::string listen;       // empty: none
-  std::string main_listen;  // another listener, which serves the same; empty: none
-  TlsFiles tls;             // none: plaintext
-  // Of all listeners together; one above it is closed at once.
+  std::vector<std::string> listeners = {"127.0.0.1:50051"};  // host:port of each; port 0: any
+  TlsFiles tls;                                              // none: plaintext
+  // Open connections of all listeners together. One more is closed at once.
   uint32_t max_connections = 4096;
-  // Likewise, of one address; 0: no bound of its own. Not set: a quarter of all.
+  // The same for one client address. 0: no bound. Not set: a quarter of max_connections.
   std::optional<uint32_t> max_connections_per_address;
   std::vector<std::string> cors_origins;   // whose pages may read answers (browser_policy.h)
   uint32_t max_concurrent_streams = 1024;  // of one HTTP/2 connection
   uint32_t num_threads = 2;                // that read requests and write answers
-  uint32_t max_body_memory_mib = 1024;     // bodies and whole answers of all connections together
-  uint64_t max_whole_answer_bytes = 64 << 20;  // of one that is not streamed
-  // From a request's first byte; for a TLS handshake, as much again.
+  // Held for all connections together: requests as they arrive, and answers until they are sent.
+  uint32_t max_connection_memory_mib = 1024;
+  uint64_t max_whole_answer_bytes = 64 << 20;  // of an answer that is not streamed
+  // From a request's first byte. A TLS handshake may take as long.
   absl::Duration header_timeout = absl::Seconds(10);
   absl::Duration body_timeout = absl::Minutes(1);
   absl::Duration idle_timeout = absl::Seconds(75);  // between two requests
-  // HTTP/2 connections are pinged when nothing came in for so long, and closed when the ping goes
-  // unanswered: clients that vanished are noticed.
+  // An HTTP/2 connection on which nothing came in for keepalive_time gets a ping. It is closed if
+  // no answer comes within keepalive_timeout, because its client has vanished.
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);
 
@@ -46,45 +46,45 @@ struct PublicServerConfig {
   absl::Status Validate() const;  // every violation at once
 };
 
-// The public front: every listener speaks HTTP/1.1 and HTTP/2, in TLS where there are files for it,
-// and serves the OpenAI-compatible API and, if it is given, gRPC. HTTP/1.1: keep-alive, one request
-// of a connection after the other, streams as server-sent events; a client that closes its side, or
-// sends more than a few KiB ahead of its answer, ends its connection and the request on it. Owns
-// its listening sockets, its connections and threads ("http-0", ...). A connection stays on one
-// thread, that of the fewest connections when it came, and so do the strands of its requests.
+// Serves the OpenAI-compatible API and, if it is given, gRPC. Every listener speaks HTTP/1.1 and
+// HTTP/2, in TLS if there are files for it. Over HTTP/1.1 a connection is kept alive, answers one
+// request after the other, and streams server-sent events. A client that closes its side, or sends
+// more than a few KiB ahead of its answer, loses the connection and the request on it.
+//
+// Owns its listening sockets, its connections and its threads ("http-0", ...). A new connection
+// goes to the thread with the fewest connections. It stays there, and so do the strands of its
+// requests.
 class PublicServer {
  public:
-  // Returns once it listens; errors name the address or the file. Context and registry outlive the
-  // object, and so does what `grpc` refers to; null: no gRPC.
+  // Returns once it listens. Errors name the address or the file. The context, the registry and
+  // what `grpc` refers to must outlive the object. `grpc` null: no gRPC.
   static absl::StatusOr<std::unique_ptr<PublicServer>> Start(
       const PublicServerConfig& config, ApiContext& context, prometheus::Registry& registry,
       std::unique_ptr<GrpcServices> grpc = nullptr);
   PublicServer(const PublicServer&) = delete;
   PublicServer& operator=(const PublicServer&) = delete;
-  // Closes every connection and joins the threads; requests that still run are cancelled.
+  // Closes every connection, cancels the requests that still run, and joins the threads.
   ~PublicServer();
 
-  // Host as asked for, port as bound.
-  const Address& address() const { return address_; }
-  const Address& main_address() const { return main_address_; }
+  // One for each listener: the host as configured, the port as bound.
+  const std::vector<Address>& addresses() const { return addresses_; }
 
   // Adds "http-0", ...
   void WatchThreads(StallWatch& watch) const;
 
-  // Bytes in transit that are counted now, of all connections together.
+  // Bytes that all connections together hold now.
   size_t held_bytes() const;
 
   // Tells HTTP/2 clients to make their next requests on another connection (GOAWAY).
   void AnnounceEnd();
-  // Lets connections end what they answer, for at most `grace`.
+  // Waits until connections have sent what they answer, for at most `grace`.
   void Finish(absl::Duration grace);
 
  private:
   class Impl;
-  PublicServer(Address address, Address main_address, std::unique_ptr<Impl> impl);
+  PublicServer(std::vector<Address> addresses, std::unique_ptr<Impl> impl);
 
-  const Address address_;
-  const Address main_address_;
+  const std::vector<Address> addresses_;
   const std::unique_ptr<Impl> impl_;
 };
 

@@ -23,28 +23,24 @@
 namespace lockstep::router {
 
 struct RouterServerConfig {
-  std::string listen = "127.0.0.1:50051";
-  TlsFiles tls;              // none: plaintext
+  PublicServerConfig front;
   std::string tenants_path;  // of a tenant file (router/auth/tenant_table.h); empty: no keys
   absl::Duration tenants_reload_interval = absl::Seconds(5);
   EngineConfig engine;
   ApiConfig api;
-  uint32_t num_grpc_threads = 1;              // that schedule the steps of workers
-  uint32_t num_encode_threads = 3;            // that check and tokenize prompts
-  uint32_t max_connection_memory_mib = 1024;  // bytes in transit, of all connections together
-  // Of the public front, but for what is said above; its `listen` is the second listener.
-  PublicServerConfig http;
+  uint32_t num_grpc_threads = 1;    // that poll workers and schedule their steps
+  uint32_t num_encode_threads = 3;  // that check and tokenize prompts
 
   absl::Status Validate() const;  // every violation at once
 };
 
-// A whole router behind its ports: threads, engine, API context, services, the public server, and
-// the thread that keeps them fresh ("keeper"). It owns all of them, and ends the loops as well.
-// Health checking is always on. Reflection is off when API keys are required, because it would
-// answer without one.
+// A router without its process: threads, engine, API context, services, the public server, and the
+// thread that keeps them fresh ("keeper"). It owns all of them, and it ends the loops. Health
+// checking is always on. Reflection is off when API keys are required, because it would answer
+// without one.
 class RouterServer {
  public:
-  // What the server works with; all but the replicas must outlive it.
+  // What the server works with. All but the replicas must outlive it.
   struct Parts {
     const ServedModel* model;
     std::vector<ReplicaParts> replicas;
@@ -54,26 +50,26 @@ class RouterServer {
     prometheus::Registry* registry;    // for the metrics of connections
     Tracer* tracer = nullptr;          // null: no request is recorded
   };
-  // Returns once it listens; errors name the address.
+  // Returns once it listens. Errors name the address.
   static absl::StatusOr<std::unique_ptr<RouterServer>> Start(const RouterServerConfig& config,
                                                              Parts parts);
   RouterServer(const RouterServer&) = delete;
   RouterServer& operator=(const RouterServer&) = delete;
-  // Cuts off what still runs; call Drain before to avoid that.
+  // Cuts off what still runs. Call Drain before to avoid that.
   ~RouterServer();
 
-  // Of `listen` and of the second listener; host as asked for, port as bound.
-  const Address& address() const;
-  const Address& http_address() const;
+  // One for each listener: the host as configured, the port as bound.
+  const std::vector<Address>& addresses() const;
+  const Address& address() const { return addresses().front(); }
   Engine& engine() { return *engine_; }
   // Adds the threads that clients and workers wait for: those of connections ("http-0", ...) and
   // those of workers ("grpc-0", ...). Use the watch only while the server lives.
   void WatchThreads(StallWatch& watch) const;
-  // For further servers of the same API; they end before this one does.
+  // For further servers of the same API, which must end before this one.
   ApiContext& api() { return *context_; }
 
-  // Not ready from now on, new requests get UNAVAILABLE; waits until the running ones are done, for
-  // at most `timeout`; then ends those that are left as aborted. True when none was.
+  // Makes the router not ready: new requests get UNAVAILABLE. Waits for running requests, for at
+  // most `timeout`, and then ends the rest as aborted. True if all were done in time.
   bool Drain(absl::Duration timeout);
 
  private:
@@ -85,7 +81,7 @@ class RouterServer {
   std::unique_ptr<Gatekeeper> gatekeeper_;
   std::unique_ptr<ApiContext> context_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Impl> impl_;  // what talks to clients
+  std::unique_ptr<Impl> impl_;  // services, public server and keeper
 };
 
 }  // namespace lockstep::router
