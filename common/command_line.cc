@@ -1,19 +1,15 @@
 #include "common/command_line.h"
 
-#include <absl/flags/commandlineflag.h>
-#include <absl/flags/parse.h>
-#include <absl/flags/reflection.h>
-#include <absl/flags/usage_config.h>
-#include <absl/strings/match.h>
-#include <absl/time/time.h>
+#include <absl/strings/str_split.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "common/nearest.h"
 #include "common/status.h"
@@ -22,26 +18,18 @@
 namespace lockstep {
 namespace {
 
-bool IsOfProgram(absl::string_view file) { return absl::EndsWith(file, "main.cc"); }
-
-std::string Dashed(std::string_view name) {
-  std::string dashed(name);
-  std::ranges::replace(dashed, '_', '-');
-  return dashed;
-}
-
-// "; did you mean --listen?", or nothing if no flag of the program has a similar name.
-std::string Suggestion(std::string_view name) {
+// "; did you mean --listen?", or nothing if no flag has a similar name.
+std::string Suggestion(const FlagTable& table, std::string_view name) {
   std::vector<std::string_view> known;
-  for (const auto& [flag_name, flag] : absl::GetAllFlags()) {
-    if (IsOfProgram(flag->Filename())) known.emplace_back(flag_name.data(), flag_name.size());
+  for (const FlagGroup& group : table) {
+    for (const Flag& flag : group.flags) known.push_back(flag.name());
   }
   std::ranges::sort(known);
   const std::optional<std::string_view> nearest = Nearest(name, known);
-  return nearest.has_value() ? fmt::format("; did you mean --{}?", Dashed(*nearest)) : "";
+  return nearest.has_value() ? fmt::format("; did you mean --{}?", *nearest) : "";
 }
 
-// One argument "--name" or "--name=value", with underscores for the dashes in its name.
+// One argument "--name" or "--name=value", with dashes for the underscores in its name.
 struct Argument {
   std::string name;
   std::optional<std::string> value;
@@ -50,85 +38,37 @@ struct Argument {
 Argument SplitArgument(std::string_view text) {
   text.remove_prefix(text.starts_with("--") ? 2 : 1);
   const size_t equals = text.find('=');
-  if (equals == std::string_view::npos) return {.name = std::string(text), .value = std::nullopt};
-  return {.name = std::string(text.substr(0, equals)),
-          .value = std::string(text.substr(equals + 1))};
+  Argument argument{.name = std::string(text.substr(0, equals)), .value = std::nullopt};
+  std::ranges::replace(argument.name, '_', '-');
+  if (equals != std::string_view::npos) argument.value = text.substr(equals + 1);
+  return argument;
 }
 
-absl::CommandLineFlag* FindFlag(std::string_view name) {
-  return absl::FindCommandLineFlag(absl::string_view(name.data(), name.size()));
-}
-
-// "--help", "-h", and Abseil's other spellings.
+// "--help", "-h" and "--helpfull", as other programs have it.
 bool IsHelp(std::string_view name) { return name == "h" || name.starts_with("help"); }
 
-// "10" or "1.5", without a unit.
-bool IsPlainNumber(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos;
-}
-
-// Appends the words of `text`, wrapped at the width. A line never begins with a flag's name,
-// because it would look like an entry of the list.
-void AppendWrapped(std::string_view text, std::string& out) {
-  constexpr size_t kMaxColumns = 100;
-  constexpr std::string_view kIndent = "      ";
-  size_t column = 0;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    const bool wraps = column + 1 + word.size() > kMaxColumns && !word.starts_with("--");
-    out += column == 0 ? "  " : wraps ? fmt::format("\n{}", kIndent) : " ";
-    column = (column == 0 ? 2 : wraps ? kIndent.size() : column + 1) + word.size();
-    out += word;
-  }
-  out += '\n';
-}
-
-std::string HelpText(std::string_view usage) {
-  std::map<std::string, const absl::CommandLineFlag*> flags;
-  for (const auto& [name, flag] : absl::GetAllFlags()) {
-    if (IsOfProgram(flag->Filename())) flags.emplace(std::string(name), flag);
-  }
-  std::string out = fmt::format("{}\n\nFlags:\n", usage);
-  for (const auto& [name, flag] : flags) {
-    const std::string quote = flag->IsOfType<std::string>() ? "\"" : "";
-    AppendWrapped(fmt::format("--{} ({}); default: {}{}{};", Dashed(name), flag->Help(), quote,
-                              flag->DefaultValue(), quote),
-                  out);
-  }
-  return out;
-}
-
-// The boolean flag that "nonames" or "no_names" switches off, or null.
-absl::CommandLineFlag* FindNegated(std::string_view name) {
-  for (const std::string_view prefix : {"no_", "no"}) {
-    if (!name.starts_with(prefix)) continue;
-    absl::CommandLineFlag* flag = FindFlag(name.substr(prefix.size()));
-    if (flag != nullptr && flag->IsOfType<bool>()) return flag;
-  }
-  return nullptr;
-}
-
-// Goes through the arguments once: sets the flags, keeps Abseil's own flags, collects the errors.
-class FlagSetter {
+// Goes through the arguments once: sets the flags and collects the errors.
+class ArgumentReader {
  public:
-  explicit FlagSetter(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {}
+  ArgumentReader(std::vector<std::string> arguments, FlagTable& table)
+      : arguments_(std::move(arguments)), table_(table) {}
 
   void Run() {
-    for (next_ = 1; next_ < arguments_.size();) {
+    while (next_ < arguments_.size()) {
       const std::string argument = arguments_[next_++];
       if (argument.size() < 2 || argument[0] != '-' || argument == "--") {
         AddError(fmt::format("unexpected argument \"{}\": every option is a flag", argument));
       } else {
-        Take(SplitArgument(argument), argument);
+        Take(SplitArgument(argument));
       }
     }
   }
 
-  const std::vector<std::string>& for_abseil() const { return for_abseil_; }
   bool asks_for_help() const { return asks_for_help_; }
-  const std::string& errors() const { return errors_; }
+  bool asks_for_version() const { return asks_for_version_; }
+  absl::Status status() const {
+    return errors_.empty() ? absl::OkStatus() : InvalidArgument("{}", errors_);
+  }
 
  private:
   void AddError(std::string_view line) {
@@ -139,96 +79,105 @@ class FlagSetter {
     return next_ < arguments_.size() && !arguments_[next_].starts_with("--");
   }
 
-  void Take(Argument argument, const std::string& text) {
-    absl::CommandLineFlag* flag = FindFlag(argument.name);
-    const bool of_library = flag != nullptr && !IsOfProgram(flag->Filename());
-    if (of_library || argument.name == "version") return for_abseil_.push_back(text);
-    if (flag == nullptr && IsHelp(argument.name)) {
-      asks_for_help_ = true;
-      return;
+  // The switch that "noname" or "no-name" turns off, or null.
+  Flag* FindNegated(std::string_view name) {
+    for (const std::string_view prefix : {"no-", "no"}) {
+      if (!name.starts_with(prefix)) continue;
+      Flag* const flag = FindFlag(table_, name.substr(prefix.size()));
+      if (flag != nullptr && flag->is_switch()) return flag;
     }
-    if (flag == nullptr && !argument.value.has_value()) {
-      if (absl::CommandLineFlag* negated = FindNegated(argument.name))
-        return Set(*negated, "false");
-    }
-    if (flag == nullptr) {
-      AddError(fmt::format("--{}: there is no such flag{}", Dashed(argument.name),
-                           Suggestion(argument.name)));
-      if (!argument.value.has_value() && NextIsValue()) ++next_;
-      return;
-    }
-    if (argument.value.has_value()) return Set(*flag, *argument.value);
-    if (flag->IsOfType<bool>()) return Set(*flag, "true");
-    if (next_ == arguments_.size()) {
-      return AddError(fmt::format("--{}: expected a value", Dashed(argument.name)));
-    }
-    Set(*flag, arguments_[next_++]);
+    return nullptr;
   }
 
-  void Set(absl::CommandLineFlag& flag, const std::string& value) {
-    std::string error;
-    const bool seconds = flag.IsOfType<absl::Duration>() && IsPlainNumber(value);
-    if (flag.ParseFrom(seconds ? value + "s" : value, &error)) return;
-    const absl::string_view name = flag.Name();
-    AddError(fmt::format("--{}: cannot read \"{}\"", Dashed({name.data(), name.size()}), value));
+  void Take(const Argument& argument) {
+    if (Flag* const flag = FindFlag(table_, argument.name)) return TakeFlag(*flag, argument);
+    if (IsHelp(argument.name)) {
+      asks_for_help_ = true;
+    } else if (argument.name == "version") {
+      asks_for_version_ = true;
+    } else if (Flag* const negated = FindNegated(argument.name);
+               negated != nullptr && !argument.value.has_value()) {
+      Set(*negated, "false");
+    } else {
+      AddError(fmt::format("--{}: there is no such flag{}", argument.name,
+                           Suggestion(table_, argument.name)));
+      if (!argument.value.has_value() && NextIsValue()) ++next_;
+    }
+  }
+
+  void TakeFlag(Flag& flag, const Argument& argument) {
+    if (argument.value.has_value()) return Set(flag, *argument.value);
+    if (flag.is_switch()) return Set(flag, "true");
+    if (next_ == arguments_.size()) {
+      return AddError(fmt::format("--{}: expected a value", flag.name()));
+    }
+    Set(flag, arguments_[next_++]);
+  }
+
+  void Set(Flag& flag, const std::string& value) {
+    if (!flag.Set(value)) AddError(fmt::format("--{}: cannot read \"{}\"", flag.name(), value));
   }
 
   const std::vector<std::string> arguments_;
   size_t next_ = 1;  // index of the argument to read next
-  std::vector<std::string> for_abseil_;
+  FlagTable& table_;
   bool asks_for_help_ = false;
+  bool asks_for_version_ = false;
   std::string errors_;
 };
 
+// "  --name   help [range; default: value]". A line that is too long goes on below the help.
+void AppendFlag(const Flag& flag, size_t help_column, std::string& out) {
+  constexpr size_t kMaxColumns = 100;
+  std::vector<std::string> words =
+      absl::StrSplit(absl::string_view(flag.help().data(), flag.help().size()), ' ');
+  std::string notes = flag.RangeText();
+  if (!flag.default_text().empty()) {
+    notes += fmt::format("{}default: {}", notes.empty() ? "" : "; ", flag.default_text());
+  }
+  if (!notes.empty()) words.push_back(fmt::format("[{}]", notes));
+  std::string line = fmt::format("  --{:<{}}", flag.name(), help_column - 4);
+  for (const std::string& word : words) {
+    const bool is_first = line.size() == help_column;
+    if (!is_first && line.size() + 1 + word.size() > kMaxColumns) {
+      out += line + "\n";
+      line.assign(help_column, ' ');
+    } else if (!is_first) {
+      line += ' ';
+    }
+    line += word;
+  }
+  out += line + "\n";
+}
+
 }  // namespace
 
-CommandLine::CommandLine(int argc, char** argv) : arguments_(argv, argv + argc) {
-  for (std::string& argument : arguments_) {
-    if (argument == "--") break;
-    if (!argument.starts_with("--")) continue;
-    std::replace(argument.begin() + 2, std::find(argument.begin(), argument.end(), '='), '-', '_');
+std::string HelpText(std::string_view usage, const FlagTable& table) {
+  size_t longest = 0;
+  for (const FlagGroup& group : table) {
+    for (const Flag& flag : group.flags) longest = std::max(longest, flag.name().size());
   }
+  std::string out = fmt::format("{}\n", usage);
+  for (const FlagGroup& group : table) {
+    out += fmt::format("\n{}:\n", group.title);
+    for (const Flag& flag : group.flags) AppendFlag(flag, longest + 6, out);
+  }
+  return out;
 }
 
-absl::StatusOr<std::vector<std::string>> CommandLine::TakeRepeated(std::string_view name) {
-  const std::string flag = fmt::format("--{}", name);
-  std::vector<std::string> values;
-  std::vector<std::string> rest;
-  for (size_t i = 0; i < arguments_.size(); ++i) {
-    std::string& argument = arguments_[i];
-    if (argument == flag) {
-      if (i + 1 == arguments_.size()) return InvalidArgument("{}: expected a value", flag);
-      values.push_back(std::move(arguments_[++i]));
-    } else if (argument.starts_with(flag + "=")) {
-      values.push_back(argument.substr(flag.size() + 1));
-    } else {
-      rest.push_back(std::move(argument));
-    }
-  }
-  arguments_ = std::move(rest);
-  return values;
-}
-
-absl::Status CommandLine::Parse(std::string_view usage) {
-  absl::FlagsUsageConfig config;
-  const std::string program = std::filesystem::path(arguments_.front()).filename();
-  config.version_string = [program] { return VersionText(program) + "\n"; };
-  absl::SetFlagsUsageConfig(config);
-  FlagSetter setter(arguments_);
-  setter.Run();
-  if (setter.asks_for_help()) {
-    // Abseil's own help ends with 1, and lists the flags of libraries, too.
-    std::fputs(HelpText(usage).c_str(), stdout);
+absl::Status ParseCommandLine(int argc, char** argv, std::string_view usage, FlagTable& table) {
+  ArgumentReader reader(std::vector<std::string>(argv, argv + argc), table);
+  reader.Run();
+  if (reader.asks_for_help()) {
+    std::fputs(HelpText(usage, table).c_str(), stdout);
     std::exit(0);
   }
-  // Only flags of libraries and --version are left.
-  std::vector<std::string> rest = setter.for_abseil();
-  rest.insert(rest.begin(), arguments_.front());
-  std::vector<char*> pointers;
-  pointers.reserve(rest.size());
-  for (std::string& argument : rest) pointers.push_back(argument.data());
-  absl::ParseCommandLine(static_cast<int>(pointers.size()), pointers.data());
-  return setter.errors().empty() ? absl::OkStatus() : InvalidArgument("{}", setter.errors());
+  if (reader.asks_for_version()) {
+    const std::string program = std::filesystem::path(argv[0]).filename();
+    std::printf("%s\n", VersionText(program).c_str());
+    std::exit(0);
+  }
+  return reader.status();
 }
 
 absl::Status JoinErrors(const absl::Status& first, const absl::Status& second) {

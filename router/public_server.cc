@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
 #include <utility>
+#include <vector>
 
 #include "common/net/tcp_listener.h"
 #include "common/status.h"
@@ -22,28 +23,23 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-// The largest body of a prompt that can pass validation. A prompt has at most as many token ids as
-// a text has bytes, and an id takes up to eight bytes ("128255, ").
+// The largest body of a prompt that can pass validation. A token id takes up to eight bytes
+// ("128255, "), and a text has at least one byte for each token.
 size_t MaxBodyBytes(const RequestLimits& limits) {
   return size_t{8} * limits.max_prompt_bytes + (1 << 20);
 }
 
 size_t MaxMemoryBytes(const PublicServerConfig& config) {
-  return size_t{config.max_body_memory_mib} << 20;
+  return size_t{config.max_connection_memory_mib} << 20;
 }
 
-// Kept free of large bodies and answers, so that small ones find room.
+// Reserved for small bodies and answers, so that large ones cannot take it.
 size_t ReservedBytes(const PublicServerConfig& config) { return MaxMemoryBytes(config) / 8; }
 size_t MaxLargeBytes(const PublicServerConfig& config) {
   return MaxMemoryBytes(config) - ReservedBytes(config);
 }
 
-bool IsLoopbackOnly(const std::string& listen) {
-  const absl::StatusOr<Address> address = ParseAddress(listen);
-  return address.ok() && IsLoopback(*address);
-}
-
-// Counts listeners without file descriptors. The router is not ready while there is one.
+// The router is not ready while a listener has no descriptors for connections.
 TcpListener::OnAccepting CountDeaf(ApiContext& context) {
   return [&context](bool accepting) { context.num_deaf_listeners += accepting ? -1 : 1; };
 }
@@ -56,8 +52,11 @@ uint32_t PublicServerConfig::MaxConnectionsPerAddress() const {
 
 absl::Status PublicServerConfig::Validate() const {
   Violations violations;
-  if (!listen.empty()) violations.Merge(ParseAddress(listen).status(), "http_listen: ");
-  if (!main_listen.empty()) violations.Merge(ParseAddress(main_listen).status(), "listen: ");
+  violations.Require(!listeners.empty(), "listen: expected an address");
+  for (const std::string& listener : listeners) {
+    violations.Merge(ParseAddress(listener).status(), "listen: ");
+  }
+  violations.Merge(tls.Validate(), "tls: ");
   violations.Require(max_connections >= 1 && max_connections <= 1u << 20,
                      "max_connections: must be from 1 to 1048576");
   violations.Require(max_connections_per_address.value_or(0) <= 1u << 20,
@@ -66,7 +65,6 @@ absl::Status PublicServerConfig::Validate() const {
                      "max_concurrent_streams: must be from 1 to 1048576");
   violations.Merge(BrowserPolicy::CheckOrigins(cors_origins), "cors_origins: ");
   violations.Require(num_threads >= 1 && num_threads <= 256, "http_threads: must be from 1 to 256");
-  violations.Require(max_body_memory_mib >= 1, "max_body_memory_mib: must be at least 1");
   violations.Require(max_whole_answer_bytes >= 1, "max_whole_answer_bytes: must be at least 1");
   violations.Require(header_timeout > absl::ZeroDuration() && body_timeout > absl::ZeroDuration() &&
                          idle_timeout > absl::ZeroDuration(),
@@ -109,31 +107,25 @@ class PublicServer::Impl {
                      },
                  .http2 = {.max_concurrent_streams = config.max_concurrent_streams}},
         threads_(config.num_threads, context.encode_pool),
-        listener_(
-            threads_.first().io(),
-            [this, loopback_only = IsLoopbackOnly(config.listen)](tcp::socket socket) {
-              Serve(std::move(socket), loopback_only);
-            },
-            CountDeaf(context), [this] { return threads_.Next().io().get_executor(); }),
-        main_listener_(
-            threads_.first().io(),
-            [this, loopback_only = IsLoopbackOnly(config.main_listen)](tcp::socket socket) {
-              Serve(std::move(socket), loopback_only);
-            },
-            CountDeaf(context), [this] { return threads_.Next().io().get_executor(); }) {}
+        on_accepting_(CountDeaf(context)) {}
   ~Impl() { threads_.Stop(); }
 
-  // Listens on each address that is not empty.
-  absl::Status Listen(Address& address, Address& main_address) {
-    if (!address.host.empty()) {
-      LOCKSTEP_ASSIGN_OR_RETURN(address.port, listener_.Listen(address));
+  // Returns the addresses with their ports.
+  absl::StatusOr<std::vector<Address>> Listen(const std::vector<std::string>& listeners) {
+    std::vector<Address> addresses;
+    for (const std::string& text : listeners) {
+      LOCKSTEP_ASSIGN_OR_RETURN(Address address, ParseAddress(text));
+      listeners_.push_back(std::make_unique<TcpListener>(
+          threads_.first().io(),
+          [this, loopback_only = IsLoopback(address)](tcp::socket socket) {
+            Serve(std::move(socket), loopback_only);
+          },
+          on_accepting_, [this] { return threads_.Next().io().get_executor(); }));
+      LOCKSTEP_ASSIGN_OR_RETURN(address.port, listeners_.back()->Listen(address));
+      addresses.push_back(std::move(address));
     }
-    if (!main_address.host.empty()) {
-      LOCKSTEP_ASSIGN_OR_RETURN(main_address.port, main_listener_.Listen(main_address));
-    }
-    if (!address.host.empty()) listener_.Accept();
-    if (!main_address.host.empty()) main_listener_.Accept();
-    return absl::OkStatus();
+    for (const auto& listener : listeners_) listener->Accept();
+    return addresses;
   }
   void Run() { threads_.Run(); }
   void WatchThreads(StallWatch& watch) const {
@@ -158,7 +150,7 @@ class PublicServer::Impl {
 
   std::shared_ptr<StreamHandler> Open(const StreamRequest& request,
                                       std::shared_ptr<OutputSignal> signal) {
-    // OpenHttpStream refuses every request that names two hosts, with 400.
+    // A call that names two hosts is refused with 400, as any other request is.
     if (grpc_ != nullptr && GrpcServices::IsCall(request) && !NamesTwoHosts(request.fields)) {
       return grpc_->Open(request, std::move(signal), memory_);
     }
@@ -192,36 +184,26 @@ class PublicServer::Impl {
   const std::shared_ptr<ByteBudget> memory_;
   ConnectionContext context_;  // used by connections, which threads_ destroys
   IoThreads threads_;
-  TcpListener listener_;
-  TcpListener main_listener_;
+  const TcpListener::OnAccepting on_accepting_;
+  std::vector<std::unique_ptr<TcpListener>> listeners_;
 };
 
 absl::StatusOr<std::unique_ptr<PublicServer>> PublicServer::Start(
     const PublicServerConfig& config, ApiContext& context, prometheus::Registry& registry,
     std::unique_ptr<GrpcServices> grpc) {
   LOCKSTEP_RETURN_IF_ERROR(config.Validate());
-  Address address, main_address;
-  if (!config.listen.empty()) {
-    LOCKSTEP_ASSIGN_OR_RETURN(address, ParseAddress(config.listen));
-  }
-  if (!config.main_listen.empty()) {
-    LOCKSTEP_ASSIGN_OR_RETURN(main_address, ParseAddress(config.main_listen));
-  }
   std::unique_ptr<ServerTls> tls;
   if (config.tls.enabled()) {
     LOCKSTEP_ASSIGN_OR_RETURN(tls, ServerTls::Load(config.tls));
   }
   auto impl = std::make_unique<Impl>(config, context, registry, std::move(tls), std::move(grpc));
-  LOCKSTEP_RETURN_IF_ERROR(impl->Listen(address, main_address));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<Address> addresses, impl->Listen(config.listeners));
   impl->Run();
-  return std::unique_ptr<PublicServer>(
-      new PublicServer(std::move(address), std::move(main_address), std::move(impl)));
+  return std::unique_ptr<PublicServer>(new PublicServer(std::move(addresses), std::move(impl)));
 }
 
-PublicServer::PublicServer(Address address, Address main_address, std::unique_ptr<Impl> impl)
-    : address_(std::move(address)),
-      main_address_(std::move(main_address)),
-      impl_(std::move(impl)) {}
+PublicServer::PublicServer(std::vector<Address> addresses, std::unique_ptr<Impl> impl)
+    : addresses_(std::move(addresses)), impl_(std::move(impl)) {}
 
 PublicServer::~PublicServer() = default;
 

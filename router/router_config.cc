@@ -20,13 +20,89 @@ namespace {
 
 constexpr size_t kMaxWorkers = 1024;
 
-// Parses a fingerprint as logs and errors print it; nullopt if it is none.
+// Reads a fingerprint as logs and errors print it.
 std::optional<uint64_t> ParseFingerprint(std::string_view text) {
   uint64_t value = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value, 16);
   if (text.size() != 16 || error != std::errc() || stop != end) return std::nullopt;
   return value;
+}
+
+// Refuses addresses that other machines can reach, unless they are guarded or a flag allows them.
+class ExposureCheck {
+ public:
+  ExposureCheck(const RouterConfig& config, Violations& violations)
+      : config_(config), violations_(violations) {}
+
+  void OfListeners() {
+    const TlsFiles& tls = config_.server.front.tls;
+    const bool guarded =
+        tls.enabled() && (!config_.server.tenants_path.empty() || !tls.client_ca_path.empty());
+    constexpr std::string_view kGuard =
+        "can be reached from other machines, which needs --tls-cert and --tls-key, and --tenants "
+        "or --tls-client-ca";
+    for (const std::string& listener : config_.server.front.listeners) {
+      Check("listen", listener, guarded, kGuard);
+    }
+    Check("http_listen", config_.http_listen, guarded, kGuard);
+  }
+  void OfWorker(const Address& address) {
+    Check("worker", FormatAddress(address), config_.worker.tls.enabled(),
+          "is not this machine, which needs --worker-tls-ca");
+  }
+  void OfCollector() {
+    Check("otlp_endpoint", config_.tracing.endpoint, config_.tracing.tls.enabled(),
+          "is not this machine, which needs --otlp-tls-ca");
+  }
+  void OfAdminPort() {
+    Check("admin_listen", config_.admin_listen, config_.insecure_admin,
+          "can be reached from other machines, and has neither TLS nor keys", "--insecure-admin");
+  }
+
+ private:
+  // Other checks refuse a text that is no address.
+  void Check(std::string_view field, const std::string& text, bool guarded, std::string_view guard,
+             std::string_view flag = "--insecure") {
+    const absl::StatusOr<Address> address = ParseAddress(text);
+    if (!address.ok() || config_.insecure || guarded || IsLoopback(*address)) return;
+    violations_.Add(fmt::format("{}: {} {}; pass {} to allow it", field, text, guard, flag));
+  }
+
+  const RouterConfig& config_;
+  Violations& violations_;
+};
+
+void CheckWorker(const RouterConfig& config, const std::string& worker, ExposureCheck& exposure,
+                 Violations& violations) {
+  if (IsUnixAddress(worker)) {
+    violations.Merge(ParseUnixAddress(worker).status(), "worker: ");
+    violations.Require(!config.worker.tls.enabled(), "worker: a unix socket takes no TLS");
+    return;
+  }
+  const absl::StatusOr<Address> address =
+      IsWorkerName(worker) ? ParseWorkerName(worker) : ParseAddress(worker);
+  violations.Merge(address.status(), "worker: ");
+  if (address.ok()) exposure.OfWorker(*address);
+}
+
+void CheckWorkers(const RouterConfig& config, ExposureCheck& exposure, Violations& violations) {
+  const std::vector<std::string>& workers = config.workers;
+  violations.Require(!workers.empty() && workers.size() <= kMaxWorkers,
+                     "worker: expected 1 to 1024 addresses");
+  violations.Require(config.worker_resolve_interval > absl::ZeroDuration() &&
+                         config.worker_resolve_interval <= absl::Hours(1),
+                     "worker_resolve_interval: must be positive and at most 1h");
+  for (auto worker = workers.begin(); worker != workers.end(); ++worker) {
+    if (std::find(workers.begin(), worker, *worker) != worker) {
+      violations.Add(fmt::format("worker: {} comes twice", *worker));
+    }
+    CheckWorker(config, *worker, exposure, violations);
+  }
+  violations.Merge(ParseShard(config.shard).status(), "shard: ");
+  violations.Require(config.weights_fingerprint.empty() ||
+                         ParseFingerprint(config.weights_fingerprint).has_value(),
+                     "weights_fingerprint: expected 16 hexadecimal digits");
 }
 
 }  // namespace
@@ -66,74 +142,53 @@ uint64_t RouterConfig::MaxConnectionsWith(uint64_t num_descriptors) const {
   constexpr uint64_t kPerWorker = 4;
   constexpr uint64_t kPerRenderer = 2;  // while it starts
   constexpr uint64_t kElse = 256;
-  const uint64_t num_renderers = templates.max_processes + templates.spare_processes;
+  const uint64_t num_renderers = server.num_encode_threads + templates.spare_processes;
   const uint64_t others = kElse + kPerWorker * workers.size() + kPerRenderer * num_renderers;
   return num_descriptors > 2 * others ? num_descriptors - others : num_descriptors / 2;
 }
 
 AgreementConfig RouterConfig::Agreement() const {
   return {.weights_fingerprint = ParseFingerprint(weights_fingerprint),
-          .allow_mixed = allow_mixed_workers};
+          .allow_mixed = server.api.mixed_workers};
+}
+
+RouterServerConfig RouterConfig::ServerConfig() const {
+  RouterServerConfig config = server;
+  if (!http_listen.empty()) config.front.listeners.push_back(http_listen);
+  // Validate refuses a name that is no policy.
+  config.engine.placement.policy =
+      ParsePlacementPolicy(placement).value_or(PlacementPolicy::kPrefixAware);
+  // Admission counts before the scheduler does; its own bound is the same.
+  const AdmissionLimits& admission = config.engine.admission;
+  SchedulerConfig& scheduler = config.engine.replica.scheduler;
+  scheduler.max_waiting_requests = admission.max_waiting_requests;
+  scheduler.max_waiting_tokens = admission.max_waiting_tokens;
+  return config;
+}
+
+RendererPoolConfig RouterConfig::RendererConfig() const {
+  RendererPoolConfig config = templates;
+  config.max_processes = server.num_encode_threads;
+  return config;
 }
 
 absl::Status RouterConfig::Validate() const {
   Violations violations;
-  const auto check_exposure = [&](std::string_view where, const std::string& text, bool guarded,
-                                  std::string_view guard, std::string_view flag = "--insecure") {
-    const absl::StatusOr<Address> address = ParseAddress(text);
-    if (address.ok() && !insecure && !guarded && !IsLoopback(*address)) {
-      violations.Add(fmt::format("{}{} {}; pass {} to allow it", where, text, guard, flag));
-    }
-  };
-  constexpr std::string_view kPublicGuard =
-      "can be reached from other machines, which needs --tls-cert and --tls-key, and --tenants or "
-      "--tls-client-ca";
-  const auto guards_public = [this](const TlsFiles& tls) {
-    return tls.enabled() && (!server.tenants_path.empty() || !tls.client_ca_path.empty());
-  };
+  ExposureCheck exposure(*this, violations);
   violations.Require(!model.empty(), "model: expected a model folder or a GGUF file");
-  check_exposure("listen: ", server.listen, guards_public(server.tls), kPublicGuard);
-  if (!server.http.listen.empty()) {
-    check_exposure("http_listen: ", server.http.listen, guards_public(server.tls), kPublicGuard);
-  }
-  violations.Require(!workers.empty() && workers.size() <= kMaxWorkers,
-                     "worker: expected 1 to 1024 addresses");
-  violations.Require(
-      worker_resolve_interval > absl::ZeroDuration() && worker_resolve_interval <= absl::Hours(1),
-      "worker_resolve_interval: must be positive and at most 1h");
-  for (ptrdiff_t i = 0; i < std::ssize(workers); ++i) {
-    if (std::find(workers.begin(), workers.begin() + i, workers[i]) != workers.begin() + i) {
-      violations.Add(fmt::format("worker: {} comes twice", workers[i]));
-    }
-    if (IsUnixAddress(workers[i])) {
-      violations.Merge(ParseUnixAddress(workers[i]).status(), "worker: ");
-      violations.Require(!worker.tls.enabled(), "worker: a unix socket takes no TLS");
-      continue;
-    }
-    const bool is_name = IsWorkerName(workers[i]);
-    const absl::StatusOr<Address> address =
-        is_name ? ParseWorkerName(workers[i]) : ParseAddress(workers[i]);
-    violations.Merge(address.status(), "worker: ");
-    check_exposure("worker: ", address.ok() ? FormatAddress(*address) : "", worker.tls.enabled(),
-                   "is not this machine, which needs --worker-tls-ca");
-  }
-  violations.Merge(ParseShard(shard).status(), "shard: ");
-  violations.Require(
-      weights_fingerprint.empty() || ParseFingerprint(weights_fingerprint).has_value(),
-      "weights_fingerprint: expected 16 hexadecimal digits");
-  if (tracing.enabled()) {
-    check_exposure("otlp_endpoint: ", tracing.endpoint, tracing.tls.enabled(),
-                   "is not this machine, which needs --otlp-tls-ca");
-  }
+  exposure.OfListeners();
+  CheckWorkers(*this, exposure, violations);
+  exposure.OfCollector();
   violations.Merge(tracing.Validate());
-  check_exposure("admin_listen: ", admin_listen, insecure_admin,
-                 "can be reached from other machines, and has neither TLS nor keys",
-                 "--insecure-admin");
+  exposure.OfAdminPort();
   violations.Merge(ParseAddress(admin_listen).status(), "admin_listen: ");
   violations.Require(priority_ageing > absl::ZeroDuration() && priority_ageing <= absl::Hours(24),
                      "priority_ageing: must be positive and at most 24h");
   violations.Require(drain_timeout >= absl::ZeroDuration() && drain_timeout <= absl::Hours(24),
                      "drain_timeout: must be from 0 to 24h");
+  if (!http_listen.empty()) {
+    violations.Merge(ParseAddress(http_listen).status(), "http_listen: ");
+  }
   violations.Merge(server.Validate());
   violations.Merge(templates.Validate());
   violations.Require(ParsePlacementPolicy(placement).has_value(),

@@ -14,26 +14,18 @@
 namespace lockstep::router {
 namespace {
 
-constexpr absl::Duration kAbortGrace = absl::Seconds(5);  // for the last messages of aborted calls
+// For the last messages of calls that are aborted.
+constexpr absl::Duration kAbortGrace = absl::Seconds(5);
 constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
 constexpr absl::Duration kRefreshInterval = absl::Milliseconds(300);
 // Freed memory that the process may keep.
 constexpr size_t kMaxFreedBytes = size_t{16} << 20;
 
-PublicServerConfig FrontConfig(const RouterServerConfig& config) {
-  PublicServerConfig front = config.http;
-  front.main_listen = config.listen;
-  front.tls = config.tls;
-  front.max_body_memory_mib = config.max_connection_memory_mib;
-  return front;
-}
-
 }  // namespace
 
 absl::Status RouterServerConfig::Validate() const {
   Violations violations;
-  violations.Merge(ParseAddress(listen).status(), "listen: ");
-  violations.Merge(tls.Validate(), "tls: ");
+  violations.Merge(front.Validate());
   violations.Require(tenants_reload_interval > absl::ZeroDuration(),
                      "tenants_reload_interval: must be positive");
   violations.Merge(engine.Validate());
@@ -42,12 +34,11 @@ absl::Status RouterServerConfig::Validate() const {
                      "grpc_threads: must be from 1 to 256");
   violations.Require(num_encode_threads >= 1 && num_encode_threads <= 256,
                      "encode_threads: must be from 1 to 256");
-  violations.Require(max_connection_memory_mib >= 16 && max_connection_memory_mib <= 1u << 20,
+  const uint32_t memory_mib = front.max_connection_memory_mib;
+  violations.Require(memory_mib >= 16 && memory_mib <= 1u << 20,
                      "max_connection_memory_mib: must be from 16 to 1048576");
-  violations.Require(
-      (uint64_t{max_connection_memory_mib} << 20) >= 2 * uint64_t{api.limits.max_prompt_bytes},
-      "max_connection_memory_mib: must hold two prompts of max_prompt_bytes");
-  violations.Merge(http.Validate());
+  violations.Require((uint64_t{memory_mib} << 20) >= 2 * uint64_t{api.limits.max_prompt_bytes},
+                     "max_connection_memory_mib: must hold two prompts of max_prompt_bytes");
   return violations.ToStatus();
 }
 
@@ -62,7 +53,7 @@ class RouterServer::Impl {
         engine_(engine),
         wakes_(std::move(wakes)) {}
 
-  // No new calls come in afterwards. Calls may still be about to end.
+  // No call begins afterwards. Calls may still be ending.
   void ShutDown() {
     wakes_->Close();
     if (front_ == nullptr) return;
@@ -76,7 +67,7 @@ class RouterServer::Impl {
     service_.AddTo(*services);
     standard_.AddTo(*services);
     LOCKSTEP_ASSIGN_OR_RETURN(
-        front_, PublicServer::Start(FrontConfig(config), context_, registry, std::move(services)));
+        front_, PublicServer::Start(config.front, context_, registry, std::move(services)));
     keeper_ = NamedThread("keeper", [this] {
       while (!wakes_->closed()) {
         standard_.SetServing(engine_.ready(), context_.accepting());
@@ -96,8 +87,8 @@ class RouterServer::Impl {
     if (context_.history.Due(now)) context_.history.Add(engine_.replica_statuses(), now);
   }
 
-  // The C library has a heap for each thread. After a burst of small requests these heaps keep the
-  // freed memory.
+  // The C library has a heap for each thread. After many small requests at once, these heaps keep
+  // the memory that the requests took.
   void ReturnMemory() {
     const auto now = [this] { return context_.clock.Now(); };
     if (!freed_memory_.ShouldReturn(ResidentBytes(), front_->held_bytes(), now())) return;
@@ -111,7 +102,7 @@ class RouterServer::Impl {
   Engine& engine_;
   std::unique_ptr<PublicServer> front_;
   const std::shared_ptr<BoundedQueue<bool>> wakes_;
-  FreedMemoryWatch freed_memory_{kMaxFreedBytes};  // the keeper's
+  FreedMemoryWatch freed_memory_{kMaxFreedBytes};  // only the keeper uses it
   NamedThread keeper_;
 };
 
@@ -146,20 +137,18 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
 }
 
 RouterServer::~RouterServer() {
-  // First the front. Then the engine's threads, because they use the loops and their links. Calls
-  // may end as late as on the loops and the pool, and they tell the engine, so it is destroyed
-  // last.
+  // The public server ends first. Then the engine's replicas end, because they run on the loops.
+  // Calls end on the loops and on the pool, some of them only now, and tell the engine. So the
+  // engine object goes last.
   if (impl_ != nullptr) impl_->ShutDown();
-  // No client is left. Cancels the encoding of prompts, so that the pool's threads end soon.
+  // No client is left. Encoding of prompts stops, so that the pool's threads end soon.
   if (context_ != nullptr) context_->closing.Cancel();
   engine_->Stop();
   loops_->Stop();
   encode_pool_.reset();
 }
 
-const Address& RouterServer::address() const { return impl_->front().main_address(); }
-
-const Address& RouterServer::http_address() const { return impl_->front().address(); }
+const std::vector<Address>& RouterServer::addresses() const { return impl_->front().addresses(); }
 
 void RouterServer::WatchThreads(StallWatch& watch) const {
   impl_->front().WatchThreads(watch);

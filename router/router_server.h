@@ -23,29 +23,24 @@
 namespace lockstep::router {
 
 struct RouterServerConfig {
-  std::string listen = "127.0.0.1:50051";
-  TlsFiles tls;              // none: plaintext
-  std::string tenants_path;  // a tenant file (router/auth/tenant_table.h); empty: no keys
+  PublicServerConfig front;
+  std::string tenants_path;  // of a tenant file (router/auth/tenant_table.h); empty: no keys
   absl::Duration tenants_reload_interval = absl::Seconds(5);
   EngineConfig engine;
   ApiConfig api;
-  uint32_t num_grpc_threads = 1;              // schedule the steps of workers
-  uint32_t num_encode_threads = 3;            // check and tokenize prompts
-  uint32_t max_connection_memory_mib = 1024;  // for bytes in transit of all connections
-  // The public front. Its `listen` is the second listener. Its main_listen, tls and
-  // max_body_memory_mib come from the fields above.
-  PublicServerConfig http;
+  uint32_t num_grpc_threads = 1;    // that poll workers and schedule their steps
+  uint32_t num_encode_threads = 3;  // that check and tokenize prompts
 
   absl::Status Validate() const;  // every violation at once
 };
 
-// A whole router behind its ports: threads, engine, API context, services and public server. A
-// thread of its own ("keeper") updates the health, samples the fleet and returns freed memory. Owns
-// all of these, and stops the loops too. Health checking is always on. Reflection is off if API
-// keys are required, because it would answer without one.
+// A router without its process: threads, engine, API context, services, the public server, and the
+// thread that keeps them fresh ("keeper"). It owns all of them, and it ends the loops. Health
+// checking is always on. Reflection is off when API keys are required, because it would answer
+// without one.
 class RouterServer {
  public:
-  // The parts that the server uses. All of them except the replicas must outlive it.
+  // What the server works with. All but the replicas must outlive it.
   struct Parts {
     const ServedModel* model;
     std::vector<ReplicaParts> replicas;
@@ -60,21 +55,21 @@ class RouterServer {
                                                              Parts parts);
   RouterServer(const RouterServer&) = delete;
   RouterServer& operator=(const RouterServer&) = delete;
-  // Cuts off running requests. Call Drain first to avoid that.
+  // Cuts off what still runs. Call Drain before to avoid that.
   ~RouterServer();
 
-  // The addresses of `listen` and of the second listener: the configured host and the bound port.
-  const Address& address() const;
-  const Address& http_address() const;
+  // One for each listener: the host as configured, the port as bound.
+  const std::vector<Address>& addresses() const;
+  const Address& address() const { return addresses().front(); }
   Engine& engine() { return *engine_; }
   // Adds the threads that clients and workers wait for: those of connections ("http-0", ...) and
   // those of workers ("grpc-0", ...). Use the watch only while the server lives.
   void WatchThreads(StallWatch& watch) const;
-  // For further servers of the same API. They must end before this one.
+  // For further servers of the same API, which must end before this one.
   ApiContext& api() { return *context_; }
 
-  // From now on the router is not ready, and new requests get UNAVAILABLE. Waits until the running
-  // requests are done, for at most `timeout`, and aborts the rest. True if none was left.
+  // Makes the router not ready: new requests get UNAVAILABLE. Waits for running requests, for at
+  // most `timeout`, and then ends the rest as aborted. True if all were done in time.
   bool Drain(absl::Duration timeout);
 
  private:
@@ -86,7 +81,7 @@ class RouterServer {
   std::unique_ptr<Gatekeeper> gatekeeper_;
   std::unique_ptr<ApiContext> context_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Impl> impl_;  // the part that talks to clients
+  std::unique_ptr<Impl> impl_;  // services, public server and keeper
 };
 
 }  // namespace lockstep::router

@@ -11,10 +11,11 @@
 #include "common/net/address.h"
 #include "common/net/unix_socket.h"
 #include "common/status.h"
-#include "common/step_message.h"
 #include "common/violations.h"
 #include "kernels/attention/paged_attention.h"
+#include "kernels/kv_cache/paged_kv.h"
 #include "kernels/sampling/cuda/sample_cuda.h"
+#include "worker/worker_flags.h"
 
 namespace lockstep::worker {
 namespace {
@@ -22,96 +23,58 @@ namespace {
 // Collects the problems of the flags, one line for each violation.
 class FlagViolations {
  public:
-  void CheckRange(std::string_view flag, uint64_t value, uint64_t min, uint64_t max) {
-    if (value >= min && value <= max) return;
-    Add(flag, fmt::format("must be in [{}, {}], got {}", min, max, value));
-  }
-  void CheckDuration(std::string_view flag, absl::Duration value, absl::Duration max) {
-    if (value >= absl::ZeroDuration() && value <= max) return;
-    Add(flag, fmt::format("must be in [0, {}], got {}", absl::FormatDuration(max),
-                          absl::FormatDuration(value)));
-  }
   void Add(std::string_view flag, std::string_view what) {
     lines_.Add(fmt::format("--{}: {}", flag, what));
   }
+  void Merge(std::string_view flag, const absl::Status& status) {
+    if (!status.ok()) Add(flag, Message(status));
+  }
+  Violations& lines() { return lines_; }
   absl::Status ToStatus() const { return lines_.ToStatus(); }
 
  private:
   Violations lines_ = Violations("", "\n");
 };
 
+// Other machines may reach the address only if that is allowed. `hint` says what would allow it.
+void CheckAddress(std::string_view flag, const std::string& text, bool allowed,
+                  std::string_view hint, FlagViolations& violations) {
+  const absl::StatusOr<Address> address = ParseAddress(text);
+  violations.Merge(flag, address.status());
+  if (!address.ok() || allowed || IsLoopback(*address)) return;
+  violations.Add(
+      flag,
+      fmt::format("{} is reachable from other machines{} if the network is trusted", text, hint));
+}
+
+// A client of the step service may run steps, and may read the KV of other clients.
+void CheckStepService(const WorkerConfig& config, FlagViolations& violations) {
+  if (!IsUnixAddress(config.listen)) {
+    const bool guarded = !config.tls.client_ca_path.empty();
+    return CheckAddress("listen", config.listen, config.insecure || guarded,
+                        ", which needs --tls-cert, --tls-key and --tls-client-ca; pass --insecure",
+                        violations);
+  }
+  // Only processes of the same user reach the socket.
+  violations.Merge("listen", ParseUnixAddress(config.listen).status());
+  if (config.tls.enabled()) violations.Add("listen", "a unix socket takes no TLS");
+}
+
 }  // namespace
 
 absl::Status WorkerConfig::Validate() const {
   FlagViolations violations;
   if (model.empty()) violations.Add("model", "expected a GGUF file or a folder with config.json");
-  const auto check_address = [&](std::string_view flag, const std::string& text, bool guarded,
-                                 std::string_view guard, std::string_view allow = "--insecure") {
-    if (const auto address = ParseAddress(text); !address.ok()) {
-      violations.Add(flag, Message(address.status()));
-    } else if (!insecure && !guarded && !IsLoopback(*address)) {
-      violations.Add(flag, fmt::format("{} is reachable from other machines{}; pass {} if "
-                                       "the network is trusted",
-                                       text, guard, allow));
-    }
-  };
-  // A client of the step service may run steps and read the data of other clients' steps.
-  if (IsUnixAddress(listen)) {
-    // Only processes of the same user can connect.
-    if (const auto path = ParseUnixAddress(listen); !path.ok()) {
-      violations.Add("listen", Message(path.status()));
-    }
-    if (tls.enabled()) violations.Add("listen", "a unix socket takes no TLS");
-  } else {
-    check_address("listen", listen, !tls.client_ca_path.empty(),
-                  ", which needs --tls-cert, --tls-key and --tls-client-ca");
+  CheckStepService(*this, violations);
+  CheckAddress("admin-listen", admin_listen, insecure || insecure_admin,
+               " and has neither TLS nor keys; pass --insecure-admin", violations);
+  violations.Merge("tls-cert", tls.Validate());
+  violations.Merge("cuda-device", CudaDevices().status());
+  if (device == "cuda" && instruction_set != "auto") {
+    violations.Add("instruction-set", "is of the CPU, but --device is cuda");
   }
-  check_address("admin-listen", admin_listen, insecure_admin, " and has neither TLS nor keys",
-                "--insecure-admin");
-  if (const absl::Status status = tls.Validate(); !status.ok()) {
-    violations.Add("tls-cert", Message(status));
-  }
-  // A pool needs at least two blocks; routers accept no more than the maximum.
-  if (kv_cache_tokens != 0) {
-    violations.CheckRange("kv-cache-tokens", kv_cache_tokens, 2 * uint64_t{block_size_tokens},
-                          uint64_t{1} << 26);
-  }
-  if (device != "auto" && device != "cpu" && device != "cuda") {
-    violations.Add("device", fmt::format("must be auto, cpu or cuda, got \"{}\"", device));
-  }
-  if (const auto devices = CudaDevices(); !devices.ok()) {
-    violations.Add("cuda-device", Message(devices.status()));
-  }
-  if (instruction_set != "auto") {
-    if (!kernels::ParseInstructionSet(instruction_set).has_value()) {
-      violations.Add(
-          "instruction-set",
-          fmt::format("must be auto, portable, avx2 or avx512_bf16, got \"{}\"", instruction_set));
-    }
-    if (device == "cuda") violations.Add("instruction-set", "is of the CPU, but --device is cuda");
-  }
-  if (load_format != "auto" && load_format != "random") {
-    violations.Add("load-format", fmt::format("must be auto or random, got \"{}\"", load_format));
-  }
-  if (!ParseWeightForm(weights).has_value()) {
-    violations.Add("weights", fmt::format("must be auto, packed or bf16, got \"{}\"", weights));
-  }
-  if (!(memory_fraction > 0 && memory_fraction <= 1)) {
-    violations.Add("memory-fraction",
-                   fmt::format("must be above 0 and at most 1, got {}", memory_fraction));
-  }
-  violations.CheckRange("tensor-parallel", tensor_parallel, 1, 64);
-  violations.CheckRange("block-size", block_size_tokens, 1, 1024);
-  violations.CheckRange("max-slots", max_slots, 0, 65536);
-  violations.CheckRange("max-step-tokens", max_step_tokens, 0, 1u << 20);
-  violations.CheckRange("max-logits-rows", max_logits_rows, 0, 65536);
-  violations.CheckRange("max-logprobs", max_logprobs, 0, 1024);
-  violations.CheckRange("max-decode-iterations", max_decode_iterations, 1, 1024);
-  violations.CheckRange("max-steps-in-flight", max_steps_in_flight, 2, 64);
-  violations.CheckRange("max-message-mib", max_message_mib, kMaxStepMessageMib, 1024);
-  violations.CheckRange("threads", num_threads, 0, 4096);
-  violations.CheckDuration("poll-window", poll_window, absl::Seconds(1));
-  violations.CheckDuration("drain-grace", drain_grace, absl::Hours(1));
+  WorkerConfig copy = *this;  // a table of flags may set what it refers to
+  CheckRanges(WorkerFlags(copy), violations.lines());
   return violations.ToStatus();
 }
 
@@ -121,7 +84,7 @@ absl::Status WorkerConfig::ValidateOnCuda() const {
     violations.Add("max-logprobs", fmt::format("a GPU worker reports at most {}, got {}",
                                                kernels::kMaxDescribedTokens, max_logprobs));
   }
-  // Every sequence that decodes needs a row of logits, so this bounds how many decode in one pass.
+  // Each sequence that decodes needs a row of logits. So this many sequences decode in one pass.
   const int64_t max_decode_rows = std::min({max_slots, max_logits_rows, max_step_tokens});
   if (max_decode_rows > kernels::kMaxDecodeRows) {
     violations.Add("max-logits-rows",
@@ -180,9 +143,8 @@ WorkerConfig WorkerConfig::For(const DeviceDefaults& defaults) const {
 }
 
 ModelOptions WorkerConfig::model_options() const {
-  return {.num_kv_blocks = static_cast<uint32_t>(kv_cache_tokens / block_size_tokens),
+  return {.num_kv_blocks = static_cast<uint32_t>(kv_cache_tokens / kernels::kKvBlockTokens),
           .memory_fraction = memory_fraction,
-          .block_size_tokens = block_size_tokens,
           .max_slots = max_slots,
           .max_step_tokens = max_step_tokens,
           .max_logits_rows = max_logits_rows,

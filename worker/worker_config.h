@@ -16,7 +16,7 @@
 
 namespace lockstep::worker {
 
-// Values of a kind of device for flags with value 0 (docs/performance.md).
+// Values for settings that are 0, by kind of device.
 struct DeviceDefaults {
   uint32_t max_slots = 0;
   uint32_t max_step_tokens = 0;
@@ -28,8 +28,8 @@ inline constexpr DeviceDefaults kCpuDefaults = {
 inline constexpr DeviceDefaults kGpuDefaults = {
     .max_slots = 512, .max_step_tokens = 8192, .max_logits_rows = 512};
 
-// All settings of a worker process (docs/configuration.md). The flags in main.cc have the same
-// defaults.
+// All settings of a worker process (docs/configuration.md). WorkerFlags has a flag for each setting
+// that users may change, with its range. The defaults are here.
 struct WorkerConfig {
   std::string model;  // GGUF file, or folder with config.json and safetensors
   std::string listen = "127.0.0.1:50061";
@@ -39,19 +39,19 @@ struct WorkerConfig {
   std::string cuda_device;
   // Ranks that share the model. 1 and several CUDA devices: as many as there are devices.
   uint32_t tensor_parallel = 1;
-  // Of the CPU's kernels: "portable", "avx2", "avx512_bf16", or "auto": the best of this processor.
+  // Kernels of the CPU: "portable", "avx2", "avx512_bf16", or "auto": the best of this processor.
   std::string instruction_set = "auto";
   std::string load_format = "auto";  // "auto": the model's files; "random": config.json alone
   uint64_t random_seed = 1;          // of random weights
-  // Of quantised files: "packed", "bf16", or "auto": packed, unless bf16 is faster.
+  // How matrices of quantised files are kept: "packed", "bf16", or "auto": packed, unless bf16 is
+  // faster.
   std::string weights = "auto";
   TlsFiles tls;           // of `listen`; none: plaintext
   bool insecure = false;  // allow addresses that other machines can reach, without certificates
   bool insecure_admin = false;    // the same for admin_listen only
   uint64_t kv_cache_tokens = 0;   // 0: the device's default
   double memory_fraction = 0.92;  // of a GPU's free memory, for the KV cache
-  uint32_t block_size_tokens = 16;
-  uint32_t max_slots = 0;  // 0 here and in the next two: the device's default
+  uint32_t max_slots = 0;         // 0 here and in the next two: the device's default
   uint32_t max_step_tokens = 0;
   uint32_t max_logits_rows = 0;
   uint32_t max_logprobs = 20;
@@ -67,9 +67,9 @@ struct WorkerConfig {
   absl::Duration poll_window = absl::ZeroDuration();
   absl::Duration drain_grace = absl::Seconds(30);
 
-  // Every violation at once, one per line, each naming its flag.
+  // Every violation at once, one on each line. Each names its flag.
   absl::Status Validate() const;
-  // The same for limits of the CUDA kernels. Call on a copy with the defaults of a GPU.
+  // The same for limits of the CUDA kernels. Call it on a copy with the defaults of a GPU.
   absl::Status ValidateOnCuda() const;
 
   // The device of each rank on CUDA. INVALID_ARGUMENT if the list cannot be read, names a device
@@ -77,9 +77,9 @@ struct WorkerConfig {
   absl::StatusOr<std::vector<int>> CudaDevices() const;
 
   // Whether the model runs on CUDA. `first_device` says whether its first device can be used. auto
-  // serves on the CPU only if that is UNAVAILABLE: there is no device, no driver, or no CUDA in
-  // this build. Any other error is returned. A GPU that is broken or not ready must not become a
-  // CPU worker, because CPU and GPU compute other bits.
+  // serves on the CPU only if `first_device` is UNAVAILABLE: there is no device, no driver, or no
+  // CUDA in this build. Any other error is returned. A GPU that is broken or not ready must not
+  // become a CPU worker, because CPU and GPU compute other bits.
   absl::StatusOr<bool> ServesOnCuda(const absl::Status& first_device) const;
 
   // A copy with `defaults` in place of values that are 0.

@@ -166,12 +166,13 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
                              .log_path = fmt::format("{}/worker-{}.log", places.log_folder, i)});
   }
   std::vector<std::string> router_arguments = {
-      places.router_program,
-      "--model=" + places.model.path,
-      "--worker=" + addresses,
+      places.router_program, "--model=" + places.model.path, "--worker=" + addresses,
       "--model-id=" + places.model.id,
-      "--listen=" + FormatAddress(places.address),
       fmt::format("--admin-listen=127.0.0.1:{}", places.admin_port)};
+  // The user's listeners replace this one. The router would add them.
+  if (!HasFlag(options.router_flags, "--listen")) {
+    router_arguments.push_back("--listen=" + FormatAddress(places.address));
+  }
   // Python's wheel says which Python it was installed for.
   if (const auto python = EnvironmentValue("LOCKSTEP_TEMPLATE_PYTHON")) {
     router_arguments.push_back("--template-python=" + *python);

@@ -65,6 +65,16 @@ absl::StatusOr<spdlog::level::level_enum> ParseLevel(std::string_view name) {
 
 }  // namespace
 
+FlagGroup LogFlags(LogConfig& config) {
+  return {
+      "Log",
+      {
+          {"log-level", &config.level, "what is logged to stderr",
+           OneOf({"trace", "debug", "info", "warn", "error", "off"})},
+          {"log-format", &config.format, "json: each line is an object", OneOf({"text", "json"})},
+      }};
+}
+
 absl::Status InitLogging(std::string_view level, std::string_view format) {
   LOCKSTEP_ASSIGN_OR_RETURN(const spdlog::level::level_enum parsed, ParseLevel(level));
   LOCKSTEP_ASSIGN_OR_RETURN(std::string pattern, ParseFormat(format));

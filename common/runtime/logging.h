@@ -2,11 +2,21 @@
 
 #include <absl/status/status.h>
 
+#include <string>
 #include <string_view>
 
+#include "common/flag.h"
 #include "common/shown_text.h"
 
 namespace lockstep {
+
+// What a server is told about its log (InitLogging).
+struct LogConfig {
+  std::string level = "info";
+  std::string format = "text";
+};
+// The flags --log-level and --log-format.
+FlagGroup LogFlags(LogConfig& config);
 
 // Sends spdlog's default logger to stderr, one line per record: UTC time, level, thread id,
 // message. Line breaks and other control characters in a message are escaped, so that a message

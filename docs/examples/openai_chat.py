@@ -13,7 +13,7 @@ import openai
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", default="127.0.0.1:8000", help="what the router was given as --http-listen")
+    parser.add_argument("--server", default="127.0.0.1:8000", help="what the router was given as --listen")
     parser.add_argument("--max-tokens", type=int, default=200)
     parser.add_argument("--temperature", type=float, default=0.0, help="0 takes the best token each time")
     parser.add_argument("question")

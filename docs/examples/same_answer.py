@@ -22,7 +22,7 @@ def ask(server, **fields):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", default="127.0.0.1:8000", help="what the router was given as --http-listen")
+    parser.add_argument("--server", default="127.0.0.1:8000", help="what the router was given as --listen")
     parser.add_argument("--max-tokens", type=int, default=50)
     parser.add_argument("question")
     arguments = parser.parse_args()

@@ -145,6 +145,14 @@ TEST_F(ServeProcessTest, WithKeysTheCommandsOnTheScreenShowOne) {
   EXPECT_THAT(output_, HasSubstr("model        tiny-llama\n"));
 }
 
+TEST_F(ServeProcessTest, ListenersOfTheUserReplaceItsOwn) {
+  ASSERT_NO_FATAL_FAILURE(Serve({"--", "--listen", "127.0.0.2:0", "--listen=127.0.0.1:0"}));
+  EXPECT_THAT(address_, StartsWith("127.0.0.2:"));
+  const Outcome listeners = RunShell("tr '\\0' '\\n' < /proc/" + std::to_string(Router()) +
+                                     "/cmdline | grep --count '^--listen'");
+  EXPECT_EQ(listeners.output, "2\n");
+}
+
 TEST_F(ServeProcessTest, EveryProgramSaysItsVersion) {
   for (const std::string name :
        {"lockstep", "lockstep-router", "lockstep-worker", "lockstep-generate"}) {

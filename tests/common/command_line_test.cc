@@ -1,8 +1,5 @@
 #include "common/command_line.h"
 
-#include <absl/flags/declare.h>
-#include <absl/flags/flag.h>
-#include <absl/flags/reflection.h>
 #include <absl/time/time.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,86 +7,135 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/common/status_matchers.h"
 
-ABSL_DECLARE_FLAG(std::string, test_name);
-ABSL_DECLARE_FLAG(uint32_t, test_count);
-ABSL_DECLARE_FLAG(bool, test_loud);
-ABSL_DECLARE_FLAG(absl::Duration, test_wait);
-ABSL_DECLARE_FLAG(std::vector<std::string>, test_list);
-
 namespace lockstep {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 class CommandLineTest : public ::testing::Test {
  protected:
-  static CommandLine Make(std::vector<std::string> arguments) {
+  struct Options {
+    std::string name = "nobody";
+    uint32_t count = 7;
+    bool loud = true;
+    absl::Duration wait = absl::Seconds(1);
+    std::vector<std::string> list;
+    std::vector<std::string> stop = {"a default"};
+  };
+
+  FlagTable Table() {
+    return {{"Texts",
+             {
+                 {"test-name", &options_.name, "a text"},
+                 {"test-list", &options_.list, "texts, separated by commas"},
+                 {"test-stop", RepeatedText{&options_.stop}, "a text; repeatable"},
+             }},
+            {"Numbers",
+             {
+                 {"test-count", &options_.count, "a number", FromTo(1, 9)},
+                 {"test-loud", &options_.loud, "a switch"},
+                 {"test-wait", &options_.wait, "a time"},
+             }}};
+  }
+
+  absl::Status Parse(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "program");
     std::vector<char*> pointers;
     for (std::string& argument : arguments) pointers.push_back(argument.data());
-    return CommandLine(static_cast<int>(pointers.size()), pointers.data());
-  }
-  static absl::Status Parse(const std::vector<std::string>& arguments) {
-    return Make(arguments).Parse("program [--test-name TEXT]");
+    FlagTable table = Table();
+    return ParseCommandLine(static_cast<int>(pointers.size()), pointers.data(),
+                            "program [--test-name TEXT]", table);
   }
 
- private:
-  absl::FlagSaver saver_;
+  // A death test sees stderr only.
+  void ParseAndPrintToStderr(std::vector<std::string> arguments) {
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    (void)Parse(std::move(arguments));
+  }
+
+  Options options_;
 };
 
 TEST_F(CommandLineTest, FlagsAreSpelledWithDashesOrUnderscores) {
   ASSERT_THAT(
-      Parse({"--test-name", "a-b", "--test_count=9", "--test-wait=250ms", "--test-list=x,y-z"}),
+      Parse({"--test-name", "a-b_c", "--test_count=9", "--test-wait=250ms", "--test-list=x,y_z"}),
       IsOk());
-  EXPECT_EQ(absl::GetFlag(FLAGS_test_name), "a-b");
-  EXPECT_EQ(absl::GetFlag(FLAGS_test_count), 9u);
-  EXPECT_EQ(absl::GetFlag(FLAGS_test_wait), absl::Milliseconds(250));
-  EXPECT_THAT(absl::GetFlag(FLAGS_test_list), ElementsAre("x", "y-z"));
+  EXPECT_EQ(options_.name, "a-b_c");
+  EXPECT_EQ(options_.count, 9u);
+  EXPECT_EQ(options_.wait, absl::Milliseconds(250));
+  EXPECT_THAT(options_.list, ElementsAre("x", "y_z"));
 }
 
-TEST_F(CommandLineTest, TimesNeedNoUnit) {
-  for (const auto& [text, seconds] :
-       {std::pair("10", 10.0), {"1.5", 1.5}, {"0", 0.0}, {"10s", 10.0}, {"2m", 120.0}}) {
-    ASSERT_THAT(Parse({"--test-wait", text}), IsOk()) << text;
-    EXPECT_EQ(absl::GetFlag(FLAGS_test_wait), absl::Seconds(seconds)) << text;
-  }
-  for (const char* const text : {"10 s", "ten", "1.2.3", "", "."}) {
-    EXPECT_FALSE(Parse({"--test-wait", text}).ok()) << text;
-  }
+TEST_F(CommandLineTest, OneDashIsEnough) {
+  ASSERT_THAT(Parse({"-test-name", "-", "-test_count=9"}), IsOk());
+  EXPECT_EQ(options_.name, "-");
+  EXPECT_EQ(options_.count, 9u);
+}
+
+TEST_F(CommandLineTest, TheLastValueCountsUnlessAFlagIsRepeatable) {
+  ASSERT_THAT(Parse({"--test-count=3", "--test-count=4", "--test-list=a", "--test-list=b"}),
+              IsOk());
+  EXPECT_EQ(options_.count, 4u);
+  EXPECT_THAT(options_.list, ElementsAre("b"));
+  EXPECT_THAT(options_.stop, ElementsAre("a default"));
+  ASSERT_THAT(Parse({"--test-stop", "a,b", "--test-count=3", "--test_stop=--c"}), IsOk());
+  EXPECT_THAT(options_.stop, ElementsAre("a,b", "--c"));
+  EXPECT_THAT(Parse({"--test-stop"}),
+              HasError(absl::StatusCode::kInvalidArgument, "--test-stop: expected a value"));
 }
 
 using CommandLineDeathTest = CommandLineTest;
 
 TEST_F(CommandLineDeathTest, HelpGoesToStdoutAndEndsWell) {
   for (const char* const help : {"--help", "-h", "--helpfull"}) {
-    // A death test sees stderr only.
-    const auto print = [&] {
-      dup2(STDERR_FILENO, STDOUT_FILENO);
-      (void)Parse({"--test-count=8", help, "--nonsense"});
-    };
-    EXPECT_EXIT(print(), ::testing::ExitedWithCode(0),
-                ::testing::AllOf(::testing::StartsWith("program [--test-name TEXT]\n\nFlags:\n"),
-                                 ::testing::HasSubstr("\n  --test-count (a number); default: 7;\n"),
-                                 ::testing::HasSubstr("--test-name (a text); default: \"nobody\";"),
-                                 ::testing::Not(::testing::HasSubstr("nonsense"))));
+    EXPECT_EXIT(ParseAndPrintToStderr({"--test-count=8", help, "--nonsense"}),
+                ::testing::ExitedWithCode(0),
+                AllOf(StartsWith("program [--test-name TEXT]\n\nTexts:\n"),
+                      HasSubstr("\n  --test-name   a text [default: nobody]\n"),
+                      HasSubstr("\n\nNumbers:\n  --test-count  a number [1 to 9; default: 7]\n"),
+                      Not(HasSubstr("nonsense"))));
   }
   ASSERT_THAT(Parse({"--test-name", "--help"}), IsOk()) << "a value";
+}
+
+TEST_F(CommandLineDeathTest, VersionGoesToStdoutAndEndsWell) {
+  EXPECT_EXIT(ParseAndPrintToStderr({"--version", "--nonsense"}), ::testing::ExitedWithCode(0),
+              AllOf(StartsWith("program "), HasSubstr("commit"), Not(HasSubstr("nonsense"))));
+}
+
+TEST_F(CommandLineTest, HelpHasLinesOfAHundredColumns) {
+  std::string help;
+  for (int i = 0; i < 40; ++i) help += "word ";
+  help += "end";
+  bool loud = false;
+  const FlagTable table = {{"Switches", {{"loud", &loud, help}}}};
+  const std::string text = HelpText("program", table);
+  EXPECT_THAT(text, StartsWith("program\n\nSwitches:\n  --loud  word word"));
+  EXPECT_THAT(text, HasSubstr("word\n          word"));
+  EXPECT_THAT(text, HasSubstr("word end [default: false]\n"));
+  for (size_t start = 0, end = 0; (end = text.find('\n', start)) != std::string::npos;
+       start = end + 1) {
+    EXPECT_LE(end - start, 100u);
+  }
 }
 
 TEST_F(CommandLineTest, SwitchesAreTurnedOffInFourWays) {
   for (const char* off :
        {"--test-loud=false", "--notest-loud", "--no-test-loud", "--no_test_loud"}) {
-    absl::SetFlag(&FLAGS_test_loud, true);
+    options_.loud = true;
     ASSERT_THAT(Parse({off}), IsOk()) << off;
-    EXPECT_FALSE(absl::GetFlag(FLAGS_test_loud)) << off;
+    EXPECT_FALSE(options_.loud) << off;
   }
   ASSERT_THAT(Parse({"--test-loud"}), IsOk());
-  EXPECT_TRUE(absl::GetFlag(FLAGS_test_loud));
+  EXPECT_TRUE(options_.loud);
 }
 
 TEST_F(CommandLineTest, EveryWrongArgumentIsReportedAndTheRightOnesAreTaken) {
@@ -101,25 +147,17 @@ TEST_F(CommandLineTest, EveryWrongArgumentIsReportedAndTheRightOnesAreTaken) {
                        "--zebra: there is no such flag\n"
                        "--no-test-name: there is no such flag; did you mean --test-name?\n"
                        "--test-list: expected a value"));
-  EXPECT_EQ(absl::GetFlag(FLAGS_test_wait), absl::Seconds(5));
-  EXPECT_EQ(absl::GetFlag(FLAGS_test_count), 7u);
+  EXPECT_EQ(options_.wait, absl::Seconds(5));
+  EXPECT_EQ(options_.count, 7u);
 }
 
 TEST_F(CommandLineTest, ArgumentsThatAreNoFlagsAreQuoted) {
-  EXPECT_THAT(Parse({"stray", "--test-count=8", "-"}),
+  EXPECT_THAT(Parse({"stray", "--test-count=8", "-", "--"}),
               HasError(absl::StatusCode::kInvalidArgument,
                        "unexpected argument \"stray\": every option is a flag\n"
-                       "unexpected argument \"-\": every option is a flag"));
-  EXPECT_EQ(absl::GetFlag(FLAGS_test_count), 8u);
-}
-
-TEST_F(CommandLineTest, RepeatedFlagsAreTakenOutInOrder) {
-  CommandLine line = Make({"--test-stop", "a", "--test-count=3", "--test-stop=b"});
-  EXPECT_THAT(line.TakeRepeated("test_stop").value(), ElementsAre("a", "b"));
-  ASSERT_THAT(line.Parse("program"), IsOk());
-  EXPECT_EQ(absl::GetFlag(FLAGS_test_count), 3u);
-  EXPECT_THAT(Make({"--test-stop"}).TakeRepeated("test_stop"),
-              HasError(absl::StatusCode::kInvalidArgument, "--test_stop: expected a value"));
+                       "unexpected argument \"-\": every option is a flag\n"
+                       "unexpected argument \"--\": every option is a flag"));
+  EXPECT_EQ(options_.count, 8u);
 }
 
 TEST(JoinErrorsTest, HasTheLinesOfBoth) {

@@ -122,8 +122,12 @@ SCHEMA = closed(["name", "services", "configs", "volumes", "networks"], name=TEX
 
 
 def flags_of(service):
-    """Variables have their defaults."""
-    return dict((re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", word).removeprefix("--").split("=", 1) + [""])[:2] for word in service["command"])
+    """By name of a flag, its values; variables have their defaults."""
+    flags = {}
+    for word in service["command"]:
+        name, _, value = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", word).removeprefix("--").partition("=")
+        flags.setdefault(name, []).append(value)
+    return flags
 
 
 def check_compose(compose, defaults, stages):
@@ -143,7 +147,7 @@ def check_compose(compose, defaults, stages):
         unknown = flags_of(service).keys() - defaults[name].keys()
         if unknown:
             yield f"{name}: no flags {sorted(unknown)}"
-        flags = {**defaults[name], **flags_of(service)}
+        flags = {**defaults[name], **{flag: values[-1] for flag, values in flags_of(service).items()}}
         drain = int((flags.get("drain-timeout") or flags["drain-grace"]).removesuffix("s"))
         if int(service["stop_grace_period"].removesuffix("s")) < drain + TEARDOWN_SECONDS:
             yield f"{name}: {service['stop_grace_period']} are too short for a drain of {drain} s"
@@ -182,12 +186,12 @@ def check_prometheus(compose):
         return
     text = path.read_text()
     for host, port in re.findall(r'"(\w+):(\d+)"', text):
-        if not flags_of(services[host]).get("admin-listen", "").endswith(f":{port}"):
+        if not flags_of(services[host]).get("admin-listen", [""])[0].endswith(f":{port}"):
             yield f"prometheus: no metrics at {host}:{port}"
     router = flags_of(services["router"])
-    host, port = router["worker"].rsplit(":", 1)
-    if host not in services or not flags_of(services[host])["listen"].endswith(f":{port}"):
-        yield f"router: no worker at {router['worker']}"
+    host, port = router["worker"][0].rsplit(":", 1)
+    if host not in services or not flags_of(services[host])["listen"][0].endswith(f":{port}"):
+        yield f"router: no worker at {router['worker'][0]}"
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "prometheus.yml"
         path.write_text(text.replace("/etc/prometheus/rules", str(ROOT / "deploy" / "prometheus")))
@@ -205,17 +209,18 @@ def healthy(server):
 
 def own_flags(name, compose, folder):
     """The flags of a service, with `folder` as the root of its files."""
-    return {flag: f"{folder}{value}" if value.startswith("/models/") else value for flag, value in flags_of(compose["services"][name]).items()}
+    return {flag: [f"{folder}{value}" if value.startswith("/models/") else value for value in values]
+            for flag, values in flags_of(compose["services"][name]).items()}
 
 
 def words_of(flags):
-    return [f"--{flag}={value}" if value else f"--{flag}" for flag, value in flags.items()]
+    return [f"--{flag}={value}" if value else f"--{flag}" for flag, values in flags.items() for value in values]
 
 
 def start(programs, name, compose, folder, **changed):
     """The service as a process at ports that are free. The hosts stay: they decide what a program refuses."""
     flags = own_flags(name, compose, folder)
-    listen = {flag: value.rsplit(":", 1)[0] + ":0" for flag, value in flags.items() if flag.endswith("listen")}
+    listen = {flag: [value.rsplit(":", 1)[0] + ":0" for value in values] for flag, values in flags.items() if flag.endswith("listen")}
     return Server(programs / f"lockstep-{name}", *words_of({**flags, **listen, **changed}))
 
 
@@ -226,7 +231,7 @@ def check_running(programs, compose, folder):
     with contextlib.ExitStack() as stack:
         worker = stack.enter_context(start(programs, "worker", compose, folder))
         address = "127.0.0.1:" + worker.addresses["grpc"].rsplit(":", 1)[1]
-        router = stack.enter_context(start(programs, "router", compose, folder, worker=address))
+        router = stack.enter_context(start(programs, "router", compose, folder, worker=[address]))
         wait_until(lambda: healthy(worker) and healthy(router), "both healthy")
         assert worker.stop() == 0
         wait_until(lambda: not healthy(router), "the router not healthy without a worker")

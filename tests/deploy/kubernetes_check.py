@@ -65,7 +65,8 @@ def check_flags(objects, known_flags):
 def check_ports(objects):
     for workload in workloads(objects):
         container = container_of(workload)
-        listening = {int(value.rsplit(":", 1)[1]) for flag, value in flags_of(container).items() if flag.endswith("listen")}
+        listening = {int(address.rsplit(":", 1)[1]) for flag, value in flags_of(container).items() if flag.endswith("listen")
+                     for address in value.split(",")}
         declared = {port["containerPort"] for port in container["ports"]}
         if listening != declared:
             yield f"{name_of(workload)}: listens at {sorted(listening)}, but its ports are {sorted(declared)}"

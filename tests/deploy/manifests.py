@@ -93,8 +93,17 @@ def program_of(container):
     return PROGRAMS[container["image"].split(":")[0]]
 
 
+def flags_in(arguments):
+    """By name of a flag, its value; commas are between the values of a flag that comes several times."""
+    flags = {}
+    for argument in arguments:
+        name, _, value = argument.removeprefix("--").partition("=")
+        flags[name] = f"{flags[name]},{value}" if name in flags else value
+    return flags
+
+
 def flags_of(container):
-    return dict((argument.removeprefix("--").split("=", 1) + [""])[:2] for argument in container["args"])
+    return flags_in(container["args"])
 
 
 def routers_of(objects):

@@ -84,11 +84,12 @@ class Pod:
     def __init__(self, stack, programs, container, arguments):
         self.container = container
         self.server = stack.enter_context(Server(programs / program_of(container), *arguments))
-        flags = flags_of(container)
-        kinds = {"grpc": "listen", "http": "http-listen", "admin": "admin-listen"}
+        flags, addresses = flags_of(container), self.server.addresses
+        asked = [*flags["listen"].split(","), flags["admin-listen"]]
+        real = [addresses["grpc"], *filter(None, addresses.get("http", "").split(",")), addresses["admin"]]
         # Of a port of the container: where the process listens instead.
-        self.addresses = {int(flags[kinds[kind]].rsplit(":", 1)[1]): address.replace("0.0.0.0", "127.0.0.1")
-                          for kind, address in self.server.addresses.items()}
+        self.addresses = {int(address.rsplit(":", 1)[1]): instead.replace("0.0.0.0", "127.0.0.1")
+                          for address, instead in zip(asked, real, strict=True)}
 
     def probe(self, kind):
         """Raises Refused if the probe fails."""

@@ -1,5 +1,6 @@
 // Faults over real processes and loopback gRPC: clients that leave, deadlines, lost workers, bad
 // input, full queues, drains.
+#include <absl/strings/str_split.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -41,6 +42,24 @@ TEST_F(ProcessTest, StreamsTheSameTokensAgainFromTheCache) {
   ASSERT_EQ(first.finishes.size(), 1u);
   EXPECT_EQ(first.finishes[0].reason(), lockstep::v1::FINISH_REASON_LENGTH);
   EXPECT_EQ(first.finishes[0].usage().completion_tokens(), 20u);
+}
+
+TEST_F(ProcessTest, EveryListenerServesAllOfTheApi) {
+  ASSERT_NO_FATAL_FAILURE(StartFleet({"--listen", "127.0.0.1:0", "--http-listen=127.0.0.1:0"}));
+  // The fixture names the first listener.
+  std::vector<std::string> addresses = {router_->grpc_address()};
+  for (const absl::string_view further : absl::StrSplit(router_->http_address(), ',')) {
+    addresses.emplace_back(further);
+  }
+  EXPECT_EQ(addresses.size(), 3u);
+  for (const std::string& address : addresses) {
+    EXPECT_TRUE(HttpGet(address, "/health").ok()) << address;
+    const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+    grpc::ClientContext context;
+    lockstep::v1::Model model;
+    const auto stub = lockstep::v1::Generation::NewStub(channel);
+    EXPECT_TRUE(stub->GetModel(&context, {}, &model).ok()) << address;
+  }
 }
 
 TEST_F(ProcessTest, ClientThatCancelsMidStreamGivesItsBlocksBack) {

@@ -264,7 +264,7 @@ class ConstructsTest(LintTest):
     def test_lets_exceptions_comments_and_literals_pass(self):
         self.plant("common/runtime/mutex.h", "#pragma once\nstd::mutex m;\n")
         self.plant("kernels/core/ptx/a.cu", 'asm("nop");\n')
-        self.plant("worker/main.cc", 'ABSL_FLAG(int, n, 1, "");\n')
+        self.plant("tests/rigs/a/main.cc", 'ABSL_FLAG(int, n, 1, "");\n')
         self.plant("tests/kernels/a_cuda_test.cc", "GTEST_SKIP();\n")
         self.plant("router/a.cc", '// std::mutex\n/* getenv(\n std::mutex */ const char* k = "getenv(";\n'
                    'auto r = R"x(std::mutex)x"; int n = 1\'000;\n')

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the programs with their documents: every flag that --help lists is in docs/configuration.md,
+"""Compares the programs with their documents: docs/configuration.md has every flag that --help lists, with its default and its range,
 every metric, label and listed label value that a served request leaves behind is in docs/metrics.md, every
 thread that serves it is in docs/architecture.md, and nothing there is made up. The units of deploy/systemd use flags that exist
 and variables of lockstep.env, and the router accepts what its unit checks before it starts.
@@ -20,6 +20,9 @@ import tempfile
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+from help_text import Flag, parse_help  # noqa: E402
+
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 METRICS = ROOT / "docs" / "metrics.md"
 UNITS = ROOT / "deploy" / "systemd"
@@ -43,15 +46,28 @@ def section(markdown, heading):
     return ""
 
 
-def flags_in_help(help_text):
-    """The usage in front of the list may have underscores; the programs take both."""
-    names = re.findall(r"^\s*--([a-z][a-z0-9_-]*)", help_text, re.MULTILINE)
-    return {name.replace("_", "-") for name in names}
-
-
 def flags_in_document(text):
-    """First cells of table rows: | `--flag` | ... |"""
-    return set(re.findall(r"^\|\s*`--([a-z][a-z0-9_-]*)", text, re.MULTILINE))
+    """By name: the cells of table rows | `--flag` | ... | by the titles of their columns."""
+    rows = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if cells[:1] == ["flag"]:
+            titles = cells
+        elif cells and cells[0].startswith("`--"):
+            rows[cells[0].strip("`").removeprefix("--")] = dict(zip(titles, cells))
+    return rows
+
+
+def flag_differences(program, real, documented):
+    """Of flags that are on both sides: default and range. A flag without a default may have words in its place, and one whose range the
+    program does not show may have any."""
+    for name in sorted(real.keys() & documented.keys()):
+        row = documented[name]
+        shown = row["default"].strip("`") if row["default"].startswith("`") else ""
+        if shown != real[name].default:
+            yield f"{CONFIGURATION.name}: error: {program} --{name} has the default {real[name].default!r}, but {shown!r} is documented"
+        if "range" in row and real[name].range not in ("", row["range"]):
+            yield f"{CONFIGURATION.name}: error: {program} --{name} takes {real[name].range!r}, but {row['range']!r} is documented"
 
 
 def metrics_in_scrape(text):
@@ -126,17 +142,33 @@ def differences(real, documented, kind, document):
         yield f"{document}: error: {kind} {name} is documented, but does not exist"
 
 
+def help_of(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS)
+    return parse_help(done.stdout + done.stderr)
+
+
 def check_flags(folder):
     document = CONFIGURATION.read_text(encoding="utf-8")
-    commands = {program: (folder / program, "--help") for program in PROGRAMS}
-    commands |= {f"lockstep {verb}": (folder / "lockstep", "help", verb) for verb in VERBS}
-    for program, command in commands.items():
-        help_text = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS)
-        real = flags_in_help(help_text.stdout + help_text.stderr)
-        if not real:
+    real = {program: help_of(folder / program, "--help") for program in PROGRAMS}
+    verbs = {f"lockstep {verb}": help_of(folder / "lockstep", "help", verb) for verb in VERBS}
+    for program, flags in {**real, **verbs}.items():
+        if not flags:
             yield f"{program}: error: --help lists no flags"
-        yield from differences(real, flags_in_document(section(document, program)),
-                               f"{program} flag", CONFIGURATION.name)
+        documented = flags_in_document(section(document, program))
+        yield from differences(flags.keys(), documented.keys(), f"{program} flag", CONFIGURATION.name)
+        if program in real:  # verbs say defaults in words
+            yield from flag_differences(program, flags, documented)
+
+
+def check_the_check():
+    """A default or a range that differs is found."""
+    real = {"a": Flag("1 to 9", "7"), "b": Flag("", ""), "c": Flag("", "7")}
+    right = "| flag | default | range |\n| `--a` | `7` | 1 to 9 |\n| `--b` | a half | any |\n| `--c` | `7` | any |\n"
+    for wrong in (("`7` | 1", "`8` | 1"), ("1 to 9", "1 to 8"), ("a half", "`8`"), ("| `7` | any", "| | any")):
+        text = right.replace(*wrong)
+        if text == right or not list(flag_differences("p", real, flags_in_document(text))):
+            yield f"programs.py: error: {wrong} is not found"
+    yield from flag_differences("p", real, flags_in_document(right))
 
 
 def commands_of(unit):
@@ -152,10 +184,9 @@ def check_units(folder):
     for path in sorted(UNITS.glob("*.service")):
         for kind, words in commands_of(path.read_text(encoding="utf-8")):
             program = pathlib.PurePath(words[0]).name
-            help_text = subprocess.run((folder / program, "--help"), capture_output=True, text=True, check=False,
-                                       timeout=DEADLINE_SECONDS).stdout
+            known = help_of(folder / program, "--help").keys()
             flags = {word.removeprefix("--") for word in words if word.startswith("--")}
-            yield from (f"{path.name}: error: {program} has no flag --{flag}" for flag in sorted(flags - flags_in_help(help_text)))
+            yield from (f"{path.name}: error: {program} has no flag --{flag}" for flag in sorted(flags - known))
             names = {name for word in words for name in re.findall(r"\$\{?(\w+)", word)}
             used |= names
             yield from (f"{path.name}: error: {name} is not in lockstep.env" for name in sorted(names - variables.keys()))
@@ -220,7 +251,7 @@ def serve_one_request(folder, tenants, key):
     ports = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
     with listening(folder / "lockstep-worker", "--model", MODEL, "--threads", "2", *ports) as worker:
         name = f"dns:///localhost:{worker.grpc.rpartition(':')[2]}"
-        with listening(folder / "lockstep-router", "--model", MODEL, "--worker", name, "--http-listen", "127.0.0.1:0",
+        with listening(folder / "lockstep-router", "--model", MODEL, "--worker", name, "--listen", "127.0.0.1:0",
                        "--tenants", tenants, "--otlp-endpoint", NO_COLLECTOR, *ports) as router:
             subprocess.run([folder / "lockstep-generate", "--router", router.grpc, "--wait-seconds", "30", "--prompt",
                             "a step", "--max-tokens", "4", "--api-key", key], check=True, stdout=subprocess.DEVNULL,
@@ -234,7 +265,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, required=True, help="folder of the programs")
     folder = parser.parse_args().bin.resolve()
-    errors = [*check_flags(folder), *check_units(folder), *check_running(folder)]
+    errors = [*check_the_check(), *check_flags(folder), *check_units(folder), *check_running(folder)]
     print("\n".join(errors))
     print(f"{len(errors)} errors")
     return 1 if errors else 0

@@ -34,7 +34,8 @@ class ChildProcess {
   uint64_t ResidentKib() const;
   const std::string& grpc_address() const { return grpc_address_; }
   const std::string& admin_address() const { return admin_address_; }
-  const std::string& http_address() const { return http_address_; }  // empty: it has none
+  // Further listeners of a router, separated by commas.
+  const std::string& http_address() const { return http_address_; }
 
  private:
   ChildProcess() = default;

@@ -26,7 +26,7 @@ TEST_F(PublicServerTest, TheFirstConnectionsOfTwoListenersLiveOnTwoThreads) {
     threads.TryPush(std::this_thread::get_id());
     return std::make_shared<router::RefusedCall>(std::move(start.transport), router::GrpcStatus());
   });
-  http_config_.main_listen = "127.0.0.1:0";
+  http_config_.listeners = {"127.0.0.1:0", "127.0.0.1:0"};
   http_config_.num_threads = 2;
   auto started =
       router::PublicServer::Start(http_config_, router_->api(), registry_, std::move(services));
@@ -39,9 +39,9 @@ TEST_F(PublicServerTest, TheFirstConnectionsOfTwoListenersLiveOnTwoThreads) {
     EXPECT_TRUE(client.Await(kHeaders).has_value());
     return threads.PopFor(absl::Minutes(1));
   };
-  Http2Client first(http_->main_address().port);
+  Http2Client first(http_->addresses()[0].port);
   const std::optional<std::thread::id> of_first = thread_of(first);
-  Http2Client second(http_->address().port);
+  Http2Client second(http_->addresses()[1].port);
   const std::optional<std::thread::id> of_second = thread_of(second);
   ASSERT_TRUE(of_first.has_value() && of_second.has_value());
   EXPECT_NE(of_first, of_second);

@@ -33,17 +33,17 @@ TEST(RouterConfigTest, ReportsViolationsOfEveryPartAtOnce) {
   config.drain_timeout = absl::Seconds(-1);
   config.priority_ageing = absl::ZeroDuration();
   config.admin_listen = "nonsense";
-  config.server.listen = "127.0.0.1";
-  config.server.http.listen = "8000";
-  config.server.http.max_connections = 0;
-  config.server.http.num_threads = 0;
-  config.server.http.cors_origins = {"https://page.example", "page.example"};
+  config.server.front.listeners = {"127.0.0.1:1", "127.0.0.1"};
+  config.http_listen = "8000";
+  config.server.front.max_connections = 0;
+  config.server.front.num_threads = 0;
+  config.server.front.cors_origins = {"https://page.example", "page.example"};
   config.server.num_grpc_threads = 0;
   config.server.num_encode_threads = 0;
   config.templates.limits.time = absl::ZeroDuration();
-  config.server.max_connection_memory_mib = 15;
-  config.server.http.keepalive_time = absl::ZeroDuration();
-  config.server.http.keepalive_timeout = absl::InfiniteDuration();
+  config.server.front.max_connection_memory_mib = 15;
+  config.server.front.keepalive_time = absl::ZeroDuration();
+  config.server.front.keepalive_timeout = absl::InfiniteDuration();
   config.server.api.stalled_client_timeout = absl::ZeroDuration();
   config.server.engine.admission.max_open_requests = 0;
   config.server.engine.max_pending_output_bytes = 1;
@@ -81,7 +81,7 @@ TEST(RouterConfigTest, ReportsViolationsOfEveryPartAtOnce) {
 
 TEST(RouterConfigTest, ConnectionsHaveMemoryForTwoOfTheLargestPrompts) {
   RouterConfig config = Usable();
-  config.server.max_connection_memory_mib = 64;
+  config.server.front.max_connection_memory_mib = 64;
   config.server.api.limits.max_prompt_bytes = 32 << 20;
   EXPECT_TRUE(config.Validate().ok()) << config.Validate();
   config.server.api.limits.max_prompt_bytes += 1;
@@ -124,7 +124,7 @@ TEST(RouterConfigTest, WeightsAreNamedByTheirFingerprint) {
   EXPECT_FALSE(config.Agreement().weights_fingerprint.has_value());
   EXPECT_FALSE(config.Agreement().allow_mixed);
   config.weights_fingerprint = "00c0ffee00c0ffee";
-  config.allow_mixed_workers = true;
+  config.server.api.mixed_workers = true;
   EXPECT_TRUE(config.Validate().ok()) << config.Validate();
   EXPECT_EQ(config.Agreement().weights_fingerprint, 0x00c0ffee00c0ffeeu);
   EXPECT_TRUE(config.Agreement().allow_mixed);
@@ -182,7 +182,7 @@ TEST(RouterConfigTest, APlacementIsOneOfThree) {
 TEST(RouterConfigTest, OtherMachinesNeedInsecure) {
   for (const char* const address : {"0.0.0.0:50051", "10.0.0.1:50051", "worker:50061", "[::]:1"}) {
     RouterConfig listening = Usable();
-    listening.server.listen = address;
+    listening.server.front.listeners.push_back(address);
     EXPECT_THAT(Message(listening.Validate()), HasSubstr("listen: "));
     listening.insecure = true;
     EXPECT_TRUE(listening.Validate().ok());
@@ -191,11 +191,11 @@ TEST(RouterConfigTest, OtherMachinesNeedInsecure) {
     EXPECT_THAT(Message(connecting.Validate()), HasSubstr("worker: "));
     connecting.insecure = true;
     EXPECT_TRUE(connecting.Validate().ok());
-    RouterConfig speaking_http = Usable();
-    speaking_http.server.http.listen = address;
-    EXPECT_THAT(Message(speaking_http.Validate()), HasSubstr("http_listen: "));
-    speaking_http.insecure = true;
-    EXPECT_TRUE(speaking_http.Validate().ok());
+    RouterConfig listening_twice = Usable();
+    listening_twice.http_listen = address;
+    EXPECT_THAT(Message(listening_twice.Validate()), HasSubstr("http_listen: "));
+    listening_twice.insecure = true;
+    EXPECT_TRUE(listening_twice.Validate().ok());
     RouterConfig showing = Usable();
     showing.admin_listen = address;
     EXPECT_THAT(Message(showing.Validate()), HasSubstr("admin_listen: "));
@@ -204,8 +204,8 @@ TEST(RouterConfigTest, OtherMachinesNeedInsecure) {
   }
   for (const char* const address : {"localhost:1", "127.0.0.2:1", "[::1]:1"}) {
     RouterConfig local = Usable();
-    local.server.listen = address;
-    local.server.http.listen = address;
+    local.server.front.listeners = {address};
+    local.http_listen = address;
     local.admin_listen = address;
     EXPECT_TRUE(local.Validate().ok()) << address;
   }
@@ -218,11 +218,11 @@ TEST(RouterConfigTest, APublicAddressNeedsTlsAndSomebodyToKnow) {
   const TlsFiles tls{.cert_path = "none.pem", .key_path = "none.key", .client_ca_path = ""};
   TlsFiles mutual_tls = tls;
   mutual_tls.client_ca_path = "ca.pem";
-  for (const bool over_http : {false, true}) {
-    const auto objections = [over_http](const TlsFiles& files, const std::string& tenants) {
+  for (const bool second : {false, true}) {
+    const auto objections = [second](const TlsFiles& files, const std::string& tenants) {
       RouterConfig config = Usable();
-      (over_http ? config.server.http.listen : config.server.listen) = "0.0.0.0:1";
-      config.server.tls = files;
+      (second ? config.http_listen : config.server.front.listeners.front()) = "0.0.0.0:1";
+      config.server.front.tls = files;
       config.server.tenants_path = tenants;
       return Objections(config);
     };
@@ -259,7 +259,7 @@ TEST(RouterConfigTest, ACollectorElsewhereNeedsTls) {
 TEST(RouterConfigTest, NothingGuardsAPublicAdminPort) {
   RouterConfig config = Usable();
   config.admin_listen = "0.0.0.0:1";
-  config.server.tls = {.cert_path = "a", .key_path = "b", .client_ca_path = "c"};
+  config.server.front.tls = {.cert_path = "a", .key_path = "b", .client_ca_path = "c"};
   config.server.tenants_path = "tenants.json";
   EXPECT_THAT(
       Objections(config),
@@ -275,8 +275,8 @@ TEST(RouterConfigTest, InsecureAdminAllowsNothingBesideTheAdminPort) {
   config.insecure_admin = true;
   config.admin_listen = "0.0.0.0:9090";
   EXPECT_TRUE(config.Validate().ok()) << config.Validate();
-  config.server.listen = "0.0.0.0:1";
-  config.server.http.listen = "0.0.0.0:2";
+  config.server.front.listeners = {"0.0.0.0:1"};
+  config.http_listen = "0.0.0.0:2";
   config.workers = {"worker:3"};
   config.tracing.endpoint = "collector:4";
   EXPECT_THAT(Objections(config),
@@ -286,10 +286,10 @@ TEST(RouterConfigTest, InsecureAdminAllowsNothingBesideTheAdminPort) {
 
 TEST(RouterConfigTest, ConnectionsLeaveDescriptorsForEverythingElse) {
   RouterConfig config = Usable();
-  config.templates.max_processes = 0;
+  config.server.num_encode_threads = 0;
   const uint64_t most = config.MaxConnectionsWith(20'000);
   EXPECT_LT(most, 20'000u);
-  config.templates.max_processes = 100;
+  config.server.num_encode_threads = 100;
   EXPECT_EQ(config.MaxConnectionsWith(20'000), most - 200);
   config.workers.emplace_back("127.0.0.1:50062");
   EXPECT_EQ(config.MaxConnectionsWith(20'000), most - 204);
@@ -298,7 +298,7 @@ TEST(RouterConfigTest, ConnectionsLeaveDescriptorsForEverythingElse) {
 
 TEST(RouterConfigTest, FilesThatAreNotThereAreNamed) {
   RouterConfig config = Usable();
-  config.server.tls = {.cert_path = "none.pem", .key_path = "none.key", .client_ca_path = ""};
+  config.server.front.tls = {.cert_path = "none.pem", .key_path = "none.key", .client_ca_path = ""};
   config.worker.tls.ca_path = "no-ca.pem";
   EXPECT_THAT(Objections(config), AllOf(HasSubstr("tls: none.pem"), HasSubstr("no-ca.pem")));
 }

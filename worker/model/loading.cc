@@ -18,10 +18,6 @@ namespace lockstep::worker {
 namespace {
 
 absl::Status CheckOptions(const ModelOptions& options) {
-  if (options.block_size_tokens != kernels::kKvBlockTokens) {
-    return InvalidArgument("block size is {} tokens, the kernels take {}",
-                           options.block_size_tokens, kernels::kKvBlockTokens);
-  }
   if (options.max_slots == 0 || options.max_step_tokens < 2 || options.max_logits_rows == 0) {
     return InvalidArgument(
         "max_slots is {}, max_step_tokens is {}, max_logits_rows is {}: expected at least 1, 2 and "
@@ -94,7 +90,7 @@ absl::StatusOr<ModelDescription> DescribeModel(const std::string& path, const Mo
                 .max_context_tokens = model.config.max_context_tokens,
                 .max_step_tokens = options.max_step_tokens,
                 .max_logits_rows = options.max_logits_rows,
-                .block_size_tokens = options.block_size_tokens,
+                .block_size_tokens = kernels::kKvBlockTokens,
                 .kv_groups = DescribeKvGroups(model.plan, options),
                 .tensor_parallel = options.tensor_parallel,
                 .weights_dtype = "bf16",

@@ -44,7 +44,6 @@ struct ModelOptions {
   // CUDA: bytes of device memory that are needed after the model is loaded. The KV pool leaves them
   // free. Null: none.
   std::function<size_t(const ModelPlan&)> reserved_bytes = nullptr;
-  uint32_t block_size_tokens = 16;  // the kernels take 16
   uint32_t max_slots = 256;         // sequences resident at once
   uint32_t max_step_tokens = 2048;  // at least 2
   uint32_t max_logits_rows = 256;

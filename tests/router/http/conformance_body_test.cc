@@ -86,7 +86,7 @@ TEST_F(ConformanceTest, CompressedBodiesAreReadOrTheirCodingIsNamed) {
 }
 
 TEST_F(ConformanceTest, WhatABodyBecomesIsBounded) {
-  http_config_.max_body_memory_mib = 16;
+  http_config_.max_connection_memory_mib = 16;
   StartAll();
   // In several turns, and whole in the end.
   const std::string prompt(3000, 'x');

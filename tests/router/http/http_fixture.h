@@ -14,7 +14,7 @@ namespace lockstep::testing {
 class HttpServingTest : public ServingTest {
  protected:
   HttpServingTest() {
-    http_config_.listen = "127.0.0.1:0";
+    http_config_.listeners = {"127.0.0.1:0"};
     // Greedy unless a request says otherwise, so that the model's words are sure.
     model_.config.generation_defaults.temperature = 0;
   }
@@ -32,7 +32,7 @@ class HttpServingTest : public ServingTest {
     http_ = *std::move(started);
   }
 
-  uint16_t port() const { return http_->address().port; }
+  uint16_t port() const { return http_->addresses().front().port; }
   // On a connection of its own.
   HttpResponse Post(const std::string& path, const std::string& body) {
     return HttpClient(port()).Post(path, body);

@@ -165,7 +165,7 @@ TEST_F(FailoverTest, ShutdownDoesNotWaitForClients) {
 TEST_F(FailoverTest, TwoRoutersCannotShareAPort) {
   StartBoth();
   router::RouterServerConfig config = router_config_;
-  config.listen = FormatAddress(router_->address());
+  config.front.listeners = {FormatAddress(router_->address())};
   router::WorkerClientConfig no_worker;
   no_worker.address = "127.0.0.1:1";
   const auto loops = std::make_shared<router::GrpcLoops>(1);

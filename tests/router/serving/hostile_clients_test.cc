@@ -125,8 +125,8 @@ class SilentConnection {
 };
 
 TEST_F(HostileClientsTest, WhoDoesNotAnswerPingsIsDisconnected) {
-  router_config_.http.keepalive_time = absl::Milliseconds(100);
-  router_config_.http.keepalive_timeout = absl::Milliseconds(100);
+  router_config_.front.keepalive_time = absl::Milliseconds(100);
+  router_config_.front.keepalive_timeout = absl::Milliseconds(100);
   StartBoth();
   SilentConnection connection(router_->address().port);
   EXPECT_TRUE(connection.WaitUntilClosed());
@@ -134,7 +134,7 @@ TEST_F(HostileClientsTest, WhoDoesNotAnswerPingsIsDisconnected) {
 }
 
 TEST_F(HostileClientsTest, AFloodOfBytesIsCutOffAndPasses) {
-  router_config_.max_connection_memory_mib = 16;
+  router_config_.front.max_connection_memory_mib = 16;
   router_config_.api.limits.max_prompt_bytes = 8 << 20;
   router_config_.engine.admission.max_waiting_tokens = 1 << 30;
   StartBoth();

@@ -31,7 +31,7 @@ ServingTest::ServingTest()
                     .block_size_tokens = 16,
                     .num_blocks = 2048};
   expected_fingerprint_ = FakeForwardModel(model_options_).info().model_fingerprint;
-  router_config_.listen = "127.0.0.1:0";
+  router_config_.front.listeners = {"127.0.0.1:0"};
 }
 
 ServingTest::~ServingTest() {

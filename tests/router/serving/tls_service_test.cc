@@ -55,7 +55,7 @@ class TlsServiceTest : public ServingTest {
 };
 
 TEST_F(TlsServiceTest, StreamsOverTls) {
-  router_config_.tls = ServerFiles("router", "");
+  router_config_.front.tls = ServerFiles("router", "");
   client_tls_ = ClientFiles("ca.pem");
   StartBoth();
   const Reply reply = Generate(TextRequest("Hello", 30));
@@ -64,7 +64,7 @@ TEST_F(TlsServiceTest, StreamsOverTls) {
 }
 
 TEST_F(TlsServiceTest, ClientsTrustTheirAuthorityAndTheNameOnly) {
-  router_config_.tls = ServerFiles("router", "");
+  router_config_.front.tls = ServerFiles("router", "");
   StartRouterAlone();
   EXPECT_TRUE(AskModel(ClientFiles("ca.pem")).ok());
   EXPECT_TRUE(AskModel(ClientFiles("ca.pem", "", "router")).ok());
@@ -75,7 +75,7 @@ TEST_F(TlsServiceTest, ClientsTrustTheirAuthorityAndTheNameOnly) {
 }
 
 TEST_F(TlsServiceTest, ClientsNeedACertificateWhereOneIsAskedFor) {
-  router_config_.tls = ServerFiles("router", "ca.pem");
+  router_config_.front.tls = ServerFiles("router", "ca.pem");
   StartRouterAlone();
   EXPECT_TRUE(AskModel(ClientFiles("ca.pem", "client")).ok());
   EXPECT_EQ(AskModel(ClientFiles("ca.pem")).error_code(), grpc::StatusCode::UNAVAILABLE);
@@ -84,7 +84,7 @@ TEST_F(TlsServiceTest, ClientsNeedACertificateWhereOneIsAskedFor) {
 }
 
 TEST_F(TlsServiceTest, CertificatesAreReplacedWhileTheRouterRuns) {
-  router_config_.tls = ServerFiles("router", "");
+  router_config_.front.tls = ServerFiles("router", "");
   client_tls_ = ClientFiles("ca.pem");
   StartBoth();
   EXPECT_FALSE(AskModel(ClientFiles("stranger-ca.pem")).ok());
@@ -98,7 +98,7 @@ TEST_F(TlsServiceTest, CertificatesAreReplacedWhileTheRouterRuns) {
 }
 
 TEST_F(TlsServiceTest, AuthoritiesOfClientsAreReplacedWhileTheRouterRuns) {
-  router_config_.tls = ServerFiles("router", "ca.pem");
+  router_config_.front.tls = ServerFiles("router", "ca.pem");
   StartRouterAlone();
   TestAuthority::Replace(folder_, "ca.pem", authority_.cert_pem() + stranger_.cert_pem());
   Eventually("clients of the other authority may call",
@@ -106,7 +106,7 @@ TEST_F(TlsServiceTest, AuthoritiesOfClientsAreReplacedWhileTheRouterRuns) {
 }
 
 TEST_F(TlsServiceTest, TheCommandLinesClientShowsKeyAndCertificate) {
-  router_config_.tls = ServerFiles("router", "ca.pem");
+  router_config_.front.tls = ServerFiles("router", "ca.pem");
   router_config_.tenants_path = WriteTenants(folder_, {{"acme", {"acme-key"}}});
   StartRouterAlone();
   const std::string address = FormatAddress(router_->address());

@@ -159,8 +159,6 @@ TEST_F(LoadModelTest, RefusesOptionsItCannotServe) {
     change(options);
     return LoadCpuModel(folder_.path(), options);
   };
-  EXPECT_THAT(status_with([](auto& options) { options.block_size_tokens = 32; }),
-              HasError(kInvalid, HasSubstr("block size is 32")));
   EXPECT_THAT(status_with([](auto& options) { options.num_kv_blocks = 1; }),
               HasError(kInvalid, HasSubstr("1 KV blocks")));
   EXPECT_THAT(status_with([](auto& options) { options.max_step_tokens = 0; }),

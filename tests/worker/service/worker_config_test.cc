@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/common/flag_table_checks.h"
+#include "worker/worker_flags.h"
+
 namespace lockstep::worker {
 namespace {
 
@@ -49,9 +52,13 @@ TEST(WorkerConfigTest, EveryKnobHasARange) {
       {"--kv-cache-tokens", [](WorkerConfig& c) { c.kv_cache_tokens = (uint64_t{1} << 26) + 1; }},
       {"--tensor-parallel", [](WorkerConfig& c) { c.tensor_parallel = 0; }},
       {"--tensor-parallel", [](WorkerConfig& c) { c.tensor_parallel = 65; }},
-      {"--block-size", [](WorkerConfig& c) { c.block_size_tokens = 0; }},
       {"--max-slots", [](WorkerConfig& c) { c.max_slots = 65537; }},
       {"--max-step-tokens", [](WorkerConfig& c) { c.max_step_tokens = (1u << 20) + 1; }},
+      {"--max-step-tokens", [](WorkerConfig& c) { c.max_step_tokens = 1; }},
+      {"--memory-fraction", [](WorkerConfig& c) { c.memory_fraction = 0; }},
+      {"--device", [](WorkerConfig& c) { c.device = "gpu"; }},
+      {"--load-format", [](WorkerConfig& c) { c.load_format = "gguf"; }},
+      {"--weights", [](WorkerConfig& c) { c.weights = "int8"; }},
       {"--max-logits-rows", [](WorkerConfig& c) { c.max_logits_rows = 65537; }},
       {"--max-logprobs", [](WorkerConfig& c) { c.max_logprobs = 1025; }},
       {"--max-decode-iterations", [](WorkerConfig& c) { c.max_decode_iterations = 0; }},
@@ -73,6 +80,10 @@ TEST(WorkerConfigTest, EveryKnobHasARange) {
     bad.spoil(config);
     EXPECT_THAT(std::string(config.Validate().message()), HasSubstr(bad.flag));
   }
+}
+
+TEST(WorkerConfigTest, EachFlagSetsAFieldOfItsOwn) {
+  ExpectEachFlagSetsAFieldOfItsOwn(WorkerFlags);
 }
 
 TEST(WorkerConfigTest, EveryRankHasAGpuOfItsOwn) {

@@ -281,7 +281,7 @@ TEST_F(HttpConnectionTest, OneConnectionTooManyIsClosed) {
 }
 
 TEST_F(HttpConnectionTest, WhatIsAnnouncedTakesNothingFromOthers) {
-  http_config_.max_body_memory_mib = 1;
+  http_config_.max_connection_memory_mib = 1;
   StartAll();
   HttpClient announcer(port());
   announcer.Send(
@@ -316,7 +316,7 @@ TEST_F(HttpConnectionTest, AWholeAnswerIsBounded) {
 }
 
 TEST_F(HttpConnectionTest, WholeAnswersShareABoundedMemory) {
-  http_config_.max_body_memory_mib = 1;
+  http_config_.max_connection_memory_mib = 1;
   StartAll();
   const HttpResponse refused = Post(kPath, Large(false));
   EXPECT_EQ(refused.status, 429) << refused.body.substr(0, 200);

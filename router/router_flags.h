@@ -1,0 +1,12 @@
+#pragma once
+
+#include "common/flag.h"
+#include "router/router_config.h"
+
+namespace lockstep::router {
+
+// The flags of lockstep-router, except those that every server has. They set fields of `config`,
+// whose values are the defaults. docs/configuration.md has a row for each.
+FlagTable RouterFlags(RouterConfig& config);
+
+}  // namespace lockstep::router

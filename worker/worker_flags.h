@@ -1,0 +1,12 @@
+#pragma once
+
+#include "common/flag.h"
+#include "worker/worker_config.h"
+
+namespace lockstep::worker {
+
+// The flags of lockstep-worker, except those that every server has. They set fields of `config`,
+// whose values are the defaults. docs/configuration.md has a row for each.
+FlagTable WorkerFlags(WorkerConfig& config);
+
+}  // namespace lockstep::worker
