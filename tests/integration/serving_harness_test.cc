@@ -9,6 +9,16 @@
 namespace lockstep::testing {
 namespace {
 
+worker::ForwardModelInfo SmallModel() {
+  worker::ForwardModelInfo info;
+  info.vocab_size = 16;
+  info.max_context_tokens = 64;
+  info.max_step_tokens = 8;
+  info.max_logits_rows = 2;
+  info.kv_groups.front().num_blocks = 8;
+  return info;
+}
+
 // Refuses every step.
 class RefusingRunner final : public worker::StepRunner {
  public:
@@ -25,12 +35,12 @@ class RefusingRunner final : public worker::StepRunner {
   }
 
  private:
-  const worker::StepBounds bounds_ = {};
+  const worker::StepBounds bounds_{SmallModel(), worker::ExecutorLimits()};
   size_t num_pending_ = 0;
 };
 
 void RunOnAWorkerThatRefuses() {
-  const WorkerUnderTest worker = {.info = {}, .make_runner = [](const auto&, auto) {
+  const WorkerUnderTest worker = {.info = SmallModel(), .make_runner = [](const auto&, auto) {
                                     return std::make_shared<RefusingRunner>();
                                   }};
   router::KvGroup group;
