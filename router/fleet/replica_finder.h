@@ -25,9 +25,9 @@ class ReplicaFinder {
   // that lost such a worker last.
   std::optional<uint32_t> FindRoom(const PlacementQuery& query,
                                    std::optional<uint32_t> except) const;
-  // Where a new request waits for a worker, or gets the error why it cannot be served. First choice:
-  // a replica with a last worker that was large enough. Otherwise the request fits no replica. Then a
-  // replica with a draining worker, or else the replica that lost its worker last.
+  // Where a new request waits for a worker, or gets the error why it cannot be served. First
+  // choice: a replica with a last worker that was large enough. Otherwise the request fits no
+  // replica. Then a replica with a draining worker, or else the replica that lost its worker last.
   std::optional<uint32_t> FindRoomForNew(const PlacementQuery& query) const;
 
  private:
