@@ -149,7 +149,7 @@ void ReadSampling(Arguments& arguments, SamplingNumbers& sampling) {
   }
 }
 
-// Which servers are asked, and as whom.
+// Reads the servers and their API keys.
 void ReadTargets(Arguments& arguments, BenchOptions& options) {
   std::string url = "127.0.0.1:8000";
   arguments.Read("url", url);

@@ -40,16 +40,16 @@ class LiveRequests {
   Delivery Release(RequestKey key);
   // Ends a request that the scheduler never got.
   void Refuse(Submission submission, absl::Status status);
-  // Sets the status with which the request ends once its sequences have ended. Returns false if
-  // there is no such request.
+  // Sets how the request ends when its sequences have ended. Returns false if there is no such
+  // request.
   bool SetCancelled(RequestKey key, CancelCause cause);
 
   // Takes the scheduler's events until there are none. Cancels the open sequences of a request that
   // ended.
   void Deliver(Scheduler& scheduler, Instant now);
-  // Wakes the readers of everything delivered since the last call. A reader learns of its admission
-  // together with its first tokens. If two step results bring none, it is told at once. (Two steps
-  // are in flight at a time, so the first step of the request is over by then.)
+  // Wakes the readers of everything delivered since the last call. A reader sees its admission
+  // together with its first tokens, or after two step results without tokens. (Two steps are in
+  // flight at a time, so the first step of the request is over by then.)
   void NotifyReaders();
   // Call for each result of a step.
   void OnResult();

@@ -47,7 +47,7 @@ void Replica::Process(InboxBatch batch) {
   SendSteps(now);
   state_.live.Deliver(state_.scheduler, now);
   life_.FinishLeaving(now);
-  // Readers look at the counts when they learn of an end, so the counts come first.
+  // Readers look at the counts when they see an end, so the counts are published first.
   PublishStats();
   const bool told = peers_.Tell(added.num_requests, added.num_tokens, now);
   if (told && life_.has_left()) state_.board.SetGone();

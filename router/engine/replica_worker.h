@@ -61,7 +61,7 @@ class ReplicaWorker {
   void End(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now);
   // Call when the worker serves another router, which judges it from now on.
   void ForgetFailures() { breaker_.ForgetFailures(); }
-  // What it means for the circuit breaker if the worker ends the lease now.
+  // The kind of loss for the circuit breaker if the worker ends the lease now.
   CircuitBreaker::Loss LossNow() const;
 
   void AddStep(StepInFlight step) { in_flight_.push_back(std::move(step)); }

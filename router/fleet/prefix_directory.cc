@@ -97,7 +97,7 @@ void PrefixDirectory::Shorten(std::span<const KvGroup> groups, std::span<const u
                               std::span<uint32_t> num_blocks) const {
   std::vector<CommonPrefix> common(num_blocks.size(), CommonPrefix(groups));
   const uint32_t longest = *std::ranges::max_element(num_blocks);
-  std::vector<const ReplicaSet*> holders(groups.size(), nullptr);  // null: nobody
+  std::vector<const ReplicaSet*> holders(groups.size(), nullptr);  // null: no replica
   for (uint32_t i = 0; i < longest; ++i) {
     for (uint32_t group = 1; group < groups.size(); ++group) {
       const auto found = holders_.find(PrefixInGroup(prefixes[i], group));

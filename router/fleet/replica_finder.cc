@@ -86,7 +86,7 @@ std::optional<uint32_t> ReplicaFinder::FindRoomForNew(const PlacementQuery& quer
   return room;
 }
 
-// Looks once for all replicas whose prefixes match, which almost always are all of them.
+// Looks once for each set of replicas with comparable prefixes. Almost always all are one set.
 void ReplicaFinder::FillCachedTokens(const PlacementQuery& query,
                                      std::span<const KvGroups> kv_groups,
                                      std::span<ReplicaLoad> replicas) const {

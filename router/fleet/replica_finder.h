@@ -21,7 +21,7 @@ class ReplicaFinder {
 
   // The best open replica, without `except`.
   std::optional<uint32_t> Find(const PlacementQuery& query, std::optional<uint32_t> except);
-  // A replica whose worker drains and could continue the request. If there is none, the replica
+  // A replica with a draining worker that could continue the request. If there is none, the replica
   // that lost such a worker last.
   std::optional<uint32_t> FindRoom(const PlacementQuery& query,
                                    std::optional<uint32_t> except) const;

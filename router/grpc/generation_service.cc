@@ -17,7 +17,7 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-// For methods whose requests hold at most a name.
+// For methods with short requests: at most a name.
 constexpr size_t kMaxShortMessageBytes = 64 << 10;
 // Room for the maximum number of ids, each with a tag and a length.
 constexpr size_t kMaxAbortBytes = kMaxAbortIds * (kMaxIdBytes + 4);

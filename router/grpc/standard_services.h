@@ -26,7 +26,7 @@ class StandardServices {
   static constexpr size_t kMaxWatchersOfConnection = 128;
   static constexpr size_t kMaxCallsOfConnection = 256;  // watching calls and all others
 
-  // `service`: the service whose health is reported.
+  // `service`: the service that the health reports are for.
   StandardServices(std::string service, bool reflection)
       : service_(std::move(service)), reflection_(reflection) {}
 

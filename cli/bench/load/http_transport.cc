@@ -318,7 +318,7 @@ std::string BenchRequestJson(const BenchRequest& request, const TransportOptions
     prompt = fmt::format("\"prompt\":[{}]", fmt::join(request.token_ids, ","));
   }
   std::string sampling = fmt::format("\"temperature\":{}", options.sampling.temperature);
-  // Servers may refuse fields that they do not know, so send only those that are needed.
+  // Servers may refuse fields that they do not know, so send only necessary fields.
   if (options.sampling.top_p < 1) sampling += fmt::format(",\"top_p\":{}", options.sampling.top_p);
   if (options.sampling.top_k > 0) sampling += fmt::format(",\"top_k\":{}", options.sampling.top_k);
   return fmt::format(

@@ -48,8 +48,8 @@ enum class PublishBelow { kAnyBlock, kOwnBlock };
 // takes every block that it needs in every group, or changes nothing.
 class KvCache {
  public:
-  // `groups` must be valid. `changes` learns of each block of a prefix, in each group. It may be
-  // null, and outlives the cache.
+  // `groups` must be valid. `changes` receives each block of a prefix, in each group. It may be
+  // null, and must outlive the cache.
   explicit KvCache(const KvGroups& groups, PrefixChanges* changes = nullptr);
   ~KvCache();
   KvCache(const KvCache&) = delete;

@@ -36,7 +36,7 @@ class CallDoor {
   // Call it for a request that cannot become a GenerateCall. Counts it. The tenant may call again
   // at once.
   void Refuse(const absl::Status& status);
-  // Gives back the place of a request whose client left.
+  // Call when the client has left. Gives back the request's place.
   void Leave() { pass_.reset(); }
 
   // Null: no tenant.

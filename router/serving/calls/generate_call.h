@@ -74,9 +74,9 @@ class GenerateCall : public Strand,
   // Why the call must end early. If there are several reasons, the last one in this order counts.
   enum class Stop { kNone, kAborted, kClientGone };
 
-  // --- to the transport; none of them may block ---
+  // --- to the transport; these must not block ---
   // One write at a time. It lasts until OnWriteDone, which may come before this returns. The
-  // transport owns the messages, so that they are not kept beside what it makes of them.
+  // transport owns the messages and may free them once it has converted them.
   virtual void StartWrite(std::vector<lockstep::v1::GenerateResponse> messages) = 0;
   // StartWrite and End(OK) in one call. OnWriteDone does not follow. Returns how the call ended for
   // the client: there may be no memory for the messages.

@@ -1,7 +1,7 @@
 """lockstep-template-renderer: renders the chat template of a model for lockstep-router.
 
-The router starts it, in a cage (cage.py): a template is a program, and this is where it runs. Its standard
-input is one end of a socket pair. For each frame (frames.py) it sends one back, until the other end is closed.
+The router starts it. It runs in a cage (cage.py), because a template is a program. Its standard input is one
+end of a socket pair. It answers each frame (frames.py) with one frame, until the other end is closed.
 """
 import gc
 import os
@@ -10,17 +10,17 @@ import stat
 import sys
 import time
 
-# How the program ends by itself. The router reads it (RendererExit).
+# The exit codes. The router reads them (RendererExit).
 RETIRED, MISUSED, MEMORY, NO_JINJA, NO_CAGE = 0, 2, 70, 72, 73
 
 STACK_BYTES = 8 << 20
-PROGRAM_DESCRIPTOR = 3  # the file of this program, left over from its start
+PROGRAM_DESCRIPTOR = 3  # the file of this program, still open from its start
 COLLECT_AFTER = 5000  # objects that may be garbage, while the collector sleeps
 MAX_KEPT_BLOCKS = 1_000_000  # of memory that Python holds, more than after the start
 
 
 def packages_folder():
-    """Where Jinja most likely is; None if only Python itself knows."""
+    """The likely folder of Jinja; None if only Python itself knows."""
     program = os.readlink(f"/proc/self/fd/{PROGRAM_DESCRIPTOR}")
     package = os.path.dirname(os.path.dirname(program))
     if os.path.isfile(os.path.join(package, "commands.py")):
@@ -38,7 +38,7 @@ def import_jinja():
 
 
 def import_everything():
-    """Imports Jinja, and what Python and Jinja would import later: nothing can be opened in the cage."""
+    """Imports Jinja and all that Python and Jinja would import later, because the cage can open no files."""
     folder = packages_folder()
     if folder:
         sys.path.append(folder)
@@ -75,13 +75,13 @@ def serve(renderer, connection, cpu_seconds):
     blocks_at_start = sys.getallocatedblocks()
     while True:
         payload = connection.read()
-        # The router ends a process that takes too long. This is for a router that is stopped.
+        # The router ends a process that takes too long. This timer is for a router that is stopped.
         signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
         kind, text = renderer.answer(payload)
         del payload
         connection.write(kind, text)
         del text
-        # Nobody waits now.
+        # No job waits now.
         if gc.get_count()[0] > COLLECT_AFTER:
             gc.collect()
         if sys.getallocatedblocks() - blocks_at_start > MAX_KEPT_BLOCKS:
@@ -116,5 +116,5 @@ def main():
     return RETIRED
 
 
-# Destructors of what a template left behind are not worth running.
+# Skips the destructors of everything that a template left behind.
 os._exit(main())
