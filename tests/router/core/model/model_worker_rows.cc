@@ -90,7 +90,7 @@ absl::Status ModelWorker::Compute(Slot& slot, uint32_t end, std::vector<KvWrite>
 
 ModelWorker::Drafts ModelWorker::Draw(const Slot& slot, const RunRow& row, const Faults& faults) {
   const uint64_t draw = CombineHashes(faults.draft_seed, row.slot);
-  const uint32_t most = std::min(row.max_drafts, slot.max_total() - slot.num_known() - 1);
+  const uint32_t most = std::min(row.max_drafts, slot.max_total_tokens() - slot.num_known() - 1);
   Drafts drafts;
   drafts.waits = slot.request->rows_may_wait && faults.rows_wait.value_or((draw >> 32) % 3 == 0);
   if (faults.num_right_drafts.has_value()) {
@@ -147,7 +147,7 @@ void ModelWorker::Sample(Slot& slot, RowOutcome& outcome) {
   }
   if (std::ranges::count(request.sampling.stop_token_ids, token) > 0) {
     outcome.stopped = StopCause::kStopToken;
-  } else if (slot.num_known() == slot.max_total()) {
+  } else if (slot.num_known() == slot.max_total_tokens()) {
     outcome.stopped = StopCause::kLength;
   }
   slot.inert = outcome.stopped != StopCause::kNone;
