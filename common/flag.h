@@ -51,8 +51,8 @@ inline FlagRange OneOf(std::vector<std::string_view> words) { return {.words = s
 // A row of a program's table of flags. The field's value when the row is made is the default.
 class Flag {
  public:
-  // `name` has dashes: "max-slots". `help` says in one line what the value means. All outlive the
-  // row.
+  // `name` has dashes: "max-slots". `help` says in one line what the value means. Both texts must
+  // outlive the row.
   Flag(std::string_view name, FlagField field, std::string_view help, FlagRange range = {})
       : name_(name),
         help_(help),
