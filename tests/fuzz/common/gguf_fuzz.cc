@@ -40,7 +40,6 @@ void ReadEverything(const GgufFile& file, std::span<const std::byte> bytes) {
     CheckError(file.GetFloat(key).status());
     CheckError(file.GetBool(key).status());
     CheckError(file.GetStrings(key).status());
-    CheckError(file.GetFloats(key).status());
     CheckError(file.GetInts(key).status());
   }
   for (const GgufTensor& tensor : file.tensors()) {
