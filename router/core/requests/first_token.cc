@@ -115,8 +115,8 @@ absl::Status CheckFirstToken(const SchedulerState& state, const Request& request
   const absl::Duration limit = std::max(most, alone + most / 2);
   if (wait <= limit) return absl::OkStatus();
   return ResourceExhausted(
-      "the first token would come after about {} ms, with {} ms for the prompts before this one; "
-      "at most {} ms are allowed",
+      "the first token would come after about {} ms, of which {} ms are for prompts that came "
+      "before; at most {} ms are allowed",
       absl::ToInt64Milliseconds(wait), absl::ToInt64Milliseconds(wait - alone),
       absl::ToInt64Milliseconds(limit));
 }

@@ -97,7 +97,7 @@ absl::Status CheckDeadline(const SchedulerState& state, const Request& request, 
   const absl::Duration wait = per_token * NumTokensBefore(state, request, now) / kCaution;
   if (wait <= left) return absl::OkStatus();
   return ResourceExhausted(
-      "the deadline is {} ms away, and the requests before this one take at least {} ms",
+      "the deadline is {} ms away, and what waits before this request takes at least {} ms",
       absl::ToInt64Milliseconds(left), absl::ToInt64Milliseconds(wait));
 }
 

@@ -149,7 +149,7 @@ RequestReader::State RequestReader::Read() {
     // calls.
     const bool has_fields = in_header || (chunked_body && !error && parser_->is_done());
     if (has_fields && !HasPlainLines(taken)) {
-      return Refuse(400, "header lines must end in CR LF and must not be folded");
+      return Refuse(400, "of a header, lines that end in CR LF are taken, none of them folded");
     }
     buffer_.consume(num_taken);
     if (error == http::error::need_more) {

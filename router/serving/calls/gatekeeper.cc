@@ -40,7 +40,7 @@ absl::StatusOr<std::shared_ptr<const Tenant>> Gatekeeper::Identify(
     return absl::UnauthenticatedError("an API key is needed: authorization: Bearer KEY");
   }
   std::shared_ptr<const Tenant> tenant = tenants_->current()->FindByKey(key);
-  if (tenant == nullptr) return absl::UnauthenticatedError("this API key belongs to no tenant");
+  if (tenant == nullptr) return absl::UnauthenticatedError("this API key is nobody's");
   return tenant;
 }
 
