@@ -165,7 +165,8 @@ void Flag::CheckRange(Violations& violations) const {
     return is_time ? absl::FormatDuration(absl::Seconds(bound)) : fmt::format("{}", bound);
   };
   const std::string bounds =
-      range_.excludes_min
+      range_.max == FlagRange::kUnbounded ? RangeText()
+      : range_.excludes_min
           ? fmt::format("above {} and at most {}", show(range_.min), show(range_.max))
           : fmt::format("in [{}, {}]", show(range_.min), show(range_.max));
   violations.Add(fmt::format("--{}: must be {}, got {}", name_, bounds, ValueText()));

@@ -119,7 +119,7 @@ void GenerateStream::RunStrand() {
       weak_from_this());
   {
     MutexLock lock(call_mutex_);
-    if (over_) return;
+    if (over_) return door_.Leave();
     call_ = call;
   }
   if (call->Admit(door_.TakePass())) call->Start();

@@ -52,7 +52,7 @@ bool Starter::PaceHoldsBack() const {
 // Strictly in the fair order. A sequence that does not fit yet is never overtaken, because it might
 // then never start.
 Sequence* Starter::StartNext(const Sequence* rival) {
-  // Each call uses up the pace's exception, so call it once for each start.
+  // A start uses up the pace's exception, so this is asked before each start.
   if (!HasRoom() || PaceHoldsBack()) return nullptr;
   while (Sequence* first = Next()) {
     if (rival != nullptr && !order_.FairBefore(*first, *rival)) return nullptr;

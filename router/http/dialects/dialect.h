@@ -71,7 +71,8 @@ class Dialect {
  public:
   virtual ~Dialect() = default;
 
-  // The name of the operation in traces (OpenTelemetry's gen_ai.operation.name).
+  // The name of the operation in traces (OpenTelemetry's gen_ai.operation.name) until the body is
+  // read.
   virtual std::string_view operation() const = 0;
   // INVALID_ARGUMENT names the field as the body calls it. UNIMPLEMENTED: the field is known, would
   // change the output, and is not served.

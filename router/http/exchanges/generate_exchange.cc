@@ -7,47 +7,15 @@
 #include "common/runtime/heap.h"
 #include "common/runtime/release_memory.h"
 #include "common/status.h"
+#include "router/http/exchanges/http_generate_call.h"
 #include "router/http/json/unknown_fields.h"
 #include "router/serving/calls/call_trace.h"
-#include "router/serving/calls/generate_call.h"
 #include "router/serving/calls/output_memory.h"
 #include "router/serving/calls/system_fingerprint.h"
 
 namespace lockstep::router {
 
 namespace v1 = lockstep::v1;
-
-// One prompt of an exchange. The exchange may be destroyed first.
-class HttpGenerateCall final : public GenerateCall {
- public:
-  HttpGenerateCall(ApiContext& context, std::weak_ptr<GenerateExchange> exchange, uint32_t prompt,
-                   Origin origin)
-      : GenerateCall(context, std::move(origin)), exchange_(std::move(exchange)), prompt_(prompt) {}
-
- private:
-  void StartWrite(std::vector<v1::GenerateResponse> messages) override {
-    using Delivery = GenerateExchange::Delivery;
-    const Delivery delivery = Deliver(messages);
-    if (delivery != Delivery::kPending) OnWriteDone(delivery == Delivery::kDone);
-  }
-  absl::StatusCode StartLastWrite(std::vector<v1::GenerateResponse> messages) override {
-    Deliver(messages);
-    End(absl::OkStatus());
-    return absl::StatusCode::kOk;  // if the exchange failed, it has ended the trace
-  }
-  void End(const absl::Status& status) override {
-    if (const auto exchange = exchange_.lock()) exchange->OnCallEnd(prompt_, status);
-  }
-
-  GenerateExchange::Delivery Deliver(std::span<const v1::GenerateResponse> messages) {
-    const std::shared_ptr<GenerateExchange> exchange = exchange_.lock();
-    if (exchange == nullptr) return GenerateExchange::Delivery::kGone;
-    return exchange->AddMessages(prompt_, messages);
-  }
-
-  const std::weak_ptr<GenerateExchange> exchange_;
-  const uint32_t prompt_;
-};
 
 namespace {
 

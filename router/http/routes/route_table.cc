@@ -1,8 +1,9 @@
 #include "router/http/routes/route_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <iterator>
+#include <algorithm>
 #include <utility>
 
 #include "common/check.h"
@@ -30,7 +31,10 @@ RouteTable RouteTable::All() {
 
 RouteTable::RouteTable(std::vector<Route> routes) : routes_(std::move(routes)) {
   for (const Route& route : routes_) {
-    LOCKSTEP_CHECK(Find(route.path) == &route, "two routes cover {}", route.path);
+    for (const Route& other : routes_) {
+      LOCKSTEP_CHECK(&route == &other || !route.Covers(other.path), "two routes cover {}",
+                     other.path);
+    }
   }
 }
 
@@ -50,6 +54,18 @@ std::vector<RouteLabel> RouteTable::Labels() const {
   return labels;
 }
 
+std::string RouteTable::VersionedPaths() const {
+  std::vector<std::string_view> paths;
+  for (const Route& route : routes_) {
+    if (route.path.starts_with("/v1/")) paths.push_back(route.path);
+  }
+  std::ranges::sort(paths);
+  if (paths.size() < 2) return fmt::format("{}", fmt::join(paths, ""));
+  const std::string_view last = paths.back();
+  paths.pop_back();
+  return fmt::format("{} and {}", fmt::join(paths, ", "), last);
+}
+
 std::string RouteTable::HintFor(std::string_view path) const {
   constexpr std::string_view kVersion = "/v1";
   const auto at = [](std::string_view there) { return fmt::format("it is at {}", Quote(there)); };
@@ -63,7 +79,7 @@ std::string RouteTable::HintFor(std::string_view path) const {
   const std::string with_version = std::string(kVersion) + std::string(path);
   if (!versioned && Find(with_version) != nullptr) return at(with_version);
   if (versioned) {
-    return "of OpenAI's API there are /v1/chat/completions, /v1/completions and /v1/models";
+    return fmt::format("of OpenAI's API there are {}", VersionedPaths());
   }
   return "OpenAI's API is under /v1";
 }

@@ -25,6 +25,9 @@ class RouteTable {
   std::string HintFor(std::string_view path) const;
 
  private:
+  // "/v1/a, /v1/b and /v1/c".
+  std::string VersionedPaths() const;
+
   std::vector<Route> routes_;
 };
 

@@ -14,9 +14,10 @@
 
 namespace lockstep::router {
 
-// The way of a generation request to its GenerateCalls, the same for every transport: its client is
-// identified, its trace begins, its tenant's limits are checked before it is read, and a refusal is
-// counted. One object for each request of a client. Used by one thread at a time.
+// The way of a generation request to its GenerateCalls, the same for every transport: its trace
+// begins, its tenant's limits are checked before it is read, and a refusal is counted. Over gRPC it
+// also identifies the client; over HTTP the gateway does that for every path. One object for each
+// request of a client. Used by one thread at a time.
 class CallDoor {
  public:
   // `context` must outlive the object. `tenant`: if the client was identified before; null: no
