@@ -15,6 +15,7 @@
 
 #include "kernels/decoder/decode_layers.h"
 #include "kernels/decoder/decode_layers_plan.h"
+#include "kernels/decoder/decode_layers_words.h"
 #include "tests/common/status_matchers.h"
 #include "tests/support/cuda_test.h"
 #include "worker/cuda/forward_model.h"
