@@ -5,8 +5,8 @@
 
 namespace lockstep::router {
 
-// The flags of lockstep-router, except those that every server has. They set fields of `config`.
-// The values of the fields are the defaults. docs/configuration.md has a row for each.
+// The flags that only lockstep-router has. They set fields of `config`. The values of the fields
+// are the defaults. docs/configuration.md has a row for each.
 FlagTable RouterFlags(RouterConfig& config);
 
 }  // namespace lockstep::router

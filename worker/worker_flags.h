@@ -5,8 +5,8 @@
 
 namespace lockstep::worker {
 
-// The flags of lockstep-worker, except those that every server has. They set fields of `config`.
-// The values of the fields are the defaults. docs/configuration.md has a row for each.
+// The flags that only lockstep-worker has. They set fields of `config`. The values of the fields
+// are the defaults. docs/configuration.md has a row for each.
 FlagTable WorkerFlags(WorkerConfig& config);
 
 }  // namespace lockstep::worker

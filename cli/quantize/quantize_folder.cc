@@ -211,7 +211,7 @@ class OutputFolder {
   }
 
  private:
-  // The files of a folder of the model, except those that are written in another way.
+  // Copies a folder of the model. Files that this program writes itself are left out.
   absl::Status CopyFiles(const fs::path& from, const fs::path& folder) {
     std::error_code error;
     fs::directory_iterator it(from / folder, error);

@@ -128,8 +128,8 @@ bool Peers::MoveTo(uint32_t to, const StrandedRequest& stranded) {
   Handover handover = {.suspended = state_.scheduler.Release(key),
                        .delivery = state_.live.Release(key),
                        .bits = stranded.has_output ? state_.worker.bits() : std::nullopt};
-  // The worker may still be attached and drain. A started request counts as moved from a lost
-  // worker all the same.
+  // A started request counts as moved from a lost worker. That holds too if the worker is still
+  // attached and drains.
   if (handover.delivery.started) handover.delivery.lost_worker = true;
   if (state_.place.fleet->HandOver(to, handover)) return true;
   state_.live.Adopt(std::move(handover.delivery));

@@ -284,7 +284,7 @@ FILE_LINES, HEADER_LINES, LIMIT_LINES = 400, 200, 600
 FUNCTION_LINES, PARAMETERS, COLUMNS = 60, 5, 100
 
 # Here a size is a warning, up to LIMIT_LINES; everywhere else it is an error. The tuple may only shrink.
-SIZES_STILL_WARN = ("router/",)
+SIZES_STILL_WARN = ("router/front/",)
 
 # Functions that need more parameters, and why. The list may only shrink: an entry that nothing needs is an error.
 # {(path, function): reason}

@@ -75,8 +75,8 @@ class StepBudget {
   // Zero: not measured yet.
   absl::Duration TimeToPrefill(double num_tokens, uint32_t max_chunk, bool beside_decodes) const;
   // False: decodes alone take all that the time per token allows this step, so nothing may start
-  // beside them. One step in sixteen may start a sequence all the same. Otherwise a sequence that
-  // never ends would keep all others out.
+  // beside them. One step in sixteen is an exception and may start a sequence. Otherwise a
+  // sequence that never ends would keep all others out.
   bool MayStartBesideDecodes(const InFlight& in_flight) const;
   // True if decodes alone take longer than the time per token. Then little starts until some end.
   bool DecodesMissThePace() const { return decode_time_ > pace_.per_token(); }

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "router/front/connection/request_target.h"
+
 namespace lockstep::router {
 namespace {
 
@@ -58,10 +60,7 @@ HttpMetrics::HttpMetrics(prometheus::Registry& registry, const std::string& mode
 
 size_t HttpMetrics::RouteOf(std::string_view path) const {
   for (size_t i = 0; i < routes_.size(); ++i) {
-    const RouteLabel& route = routes_[i];
-    if (!path.starts_with(route.path)) continue;
-    if (path.size() == route.path.size()) return i;
-    if (route.covers_subpaths && path[route.path.size()] == '/') return i;
+    if (IsAtPath(path, routes_[i].path, routes_[i].covers_subpaths)) return i;
   }
   return routes_.size();
 }

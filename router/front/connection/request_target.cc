@@ -88,4 +88,9 @@ bool NamesTwoHosts(const HeaderList& fields) {
   return false;
 }
 
+bool IsAtPath(std::string_view asked, std::string_view path, bool covers_subpaths) {
+  if (!asked.starts_with(path)) return false;
+  return asked.size() == path.size() || (covers_subpaths && asked[path.size()] == '/');
+}
+
 }  // namespace lockstep::router

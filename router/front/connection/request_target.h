@@ -34,4 +34,7 @@ TargetReading ReadTarget(const HeaderList& fields);
 // the request by the other name.
 bool NamesTwoHosts(const HeaderList& fields);
 
+// True if `asked` is `path`, or is below it where `covers_subpaths`.
+bool IsAtPath(std::string_view asked, std::string_view path, bool covers_subpaths);
+
 }  // namespace lockstep::router

@@ -9,6 +9,7 @@
 
 #include "router/front/connection/exchange.h"
 #include "router/front/connection/output_signal.h"
+#include "router/front/connection/request_target.h"
 #include "router/http/dialects/dialect.h"
 #include "router/http/routes/status_json.h"
 #include "router/serving/calls/api_context.h"
@@ -49,10 +50,7 @@ struct Route {
   // Never returns null. Runs on a thread of the connections, so it must not block.
   std::function<std::shared_ptr<Exchange>(RouteContext& context, RoutedRequest request)> answer;
 
-  bool Covers(std::string_view asked) const {
-    if (!asked.starts_with(path)) return false;
-    return asked.size() == path.size() || (covers_subpaths && asked[path.size()] == '/');
-  }
+  bool Covers(std::string_view asked) const { return IsAtPath(asked, path, covers_subpaths); }
   bool Takes(std::string_view method) const;
 };
 

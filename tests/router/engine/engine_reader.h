@@ -49,7 +49,7 @@ class Reader : public std::enable_shared_from_this<Reader> {
   std::vector<TokenId> tokens;
   std::optional<SampleEnd> sample_end;
   std::optional<absl::Status> end;
-  // Without a lock: whoever has the request tells, and nobody else, as ThreadSanitizer checks.
+  // Needs no lock: only the owner of the request calls this object. ThreadSanitizer checks it.
   uint64_t num_calls = 0;
 
  private:
