@@ -49,10 +49,20 @@ inline constexpr int kKvChunkElements = 8;  // 16 bytes: the unit of the permuta
 [[gnu::always_inline]] constexpr int64_t DeviceKvHeadElements(int64_t head_dim) {
   return 2 * kKvBlockTokens * head_dim;
 }
+[[gnu::always_inline]] constexpr int64_t DeviceKvHeadBytes(KvType type, int64_t head_dim) {
+  return DeviceKvHeadElements(head_dim) * KvElementBytes(type) + KvScaleBytes(type);
+}
 
+[[gnu::always_inline]] constexpr int64_t DeviceKvHeadIndex(const PagedKv& kv, int64_t block,
+                                                           int64_t kv_head) {
+  return block * kv.num_kv_heads + kv_head;
+}
+
+// Where elements are bf16.
 [[gnu::always_inline]] constexpr BFloat16* DeviceKeys(const PagedKv& kv, int64_t block,
                                                       int64_t kv_head) {
-  return kv.data + (block * kv.num_kv_heads + kv_head) * DeviceKvHeadElements(kv.head_dim);
+  return static_cast<BFloat16*>(kv.data) +
+         DeviceKvHeadIndex(kv, block, kv_head) * DeviceKvHeadElements(kv.head_dim);
 }
 [[gnu::always_inline]] constexpr BFloat16* DeviceValues(const PagedKv& kv, int64_t block,
                                                         int64_t kv_head) {

@@ -7,7 +7,6 @@
 namespace lockstep::worker {
 namespace {
 
-using kernels::BFloat16;
 using kernels::kKvBlockTokens;
 
 uint64_t NumBytes(std::span<const KvGroupPlan> groups, std::span<const KvGroupInfo> infos) {
@@ -30,10 +29,11 @@ absl::StatusOr<CpuKvPool> CpuKvPool::Create(std::span<const KvGroupPlan> groups,
   std::vector<kernels::PagedKv> first_layers;
   std::byte* data = buffer->bytes().data();
   for (size_t i = 0; i < groups.size(); ++i) {
-    first_layers.push_back({.data = reinterpret_cast<BFloat16*>(data),
+    first_layers.push_back({.data = data,
                             .num_blocks = infos[i].num_blocks,
                             .num_kv_heads = groups[i].num_kv_heads,
-                            .head_dim = groups[i].head_dim});
+                            .head_dim = groups[i].head_dim,
+                            .type = groups[i].type});
     data += infos[i].num_blocks * groups[i].CpuBlockBytes();
   }
   return CpuKvPool(std::move(first_layers), *std::move(buffer));
@@ -41,14 +41,11 @@ absl::StatusOr<CpuKvPool> CpuKvPool::Create(std::span<const KvGroupPlan> groups,
 
 kernels::PagedKv CpuKvPool::Layer(size_t group, int64_t index) const {
   kernels::PagedKv kv = first_layers_[group];
-  kv.data += index * kv.num_blocks * kernels::KvBlockElements(kv.num_kv_heads, kv.head_dim);
+  kv.data = kernels::KvHead(kv, index * kv.num_blocks, /*kv_head=*/0);
   return kv;
 }
 
-std::span<BFloat16> CpuKvPool::elements() const {
-  return {reinterpret_cast<BFloat16*>(buffer_.bytes().data()),
-          buffer_.bytes().size() / sizeof(BFloat16)};
-}
+std::span<std::byte> CpuKvPool::bytes() const { return buffer_.bytes(); }
 
 absl::Status CheckKvCacheFits(std::span<const KvGroupPlan> groups,
                               std::span<const KvGroupInfo> infos, uint64_t available_bytes) {

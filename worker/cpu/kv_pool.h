@@ -25,8 +25,8 @@ class CpuKvPool {
 
   // The layer that has this index in its group.
   kernels::PagedKv Layer(size_t group, int64_t index) const;
-  // All elements, for tests that poison unused blocks.
-  std::span<kernels::BFloat16> elements() const;
+  // All layers. Tests poison unused blocks: bytes of 0xFF are no number, as codes and as bf16.
+  std::span<std::byte> bytes() const;
 
  private:
   CpuKvPool(std::vector<kernels::PagedKv> first_layers, PageBuffer buffer)

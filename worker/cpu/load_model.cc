@@ -140,7 +140,7 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
                                     .first = rank == 0 ? nullptr : &parts.ranks.front().weights}));
       MemoryUse& memory = parts.info.memory;
       memory.weights_bytes += loaded.weights.num_bytes();
-      memory.kv_cache_bytes += loaded.kv_pool.elements().size_bytes();
+      memory.kv_cache_bytes += loaded.kv_pool.bytes().size();
       memory.workspace_bytes += loaded.workspace.storage.used_bytes();
       parts.ranks.push_back(std::move(loaded));
     }

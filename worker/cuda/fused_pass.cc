@@ -84,7 +84,7 @@ absl::Status FusedPass::Upload(const ModelWeights& weights, const CudaKvPool& kv
   std::vector<kernels::DecodeLayer> layers;
   for (const LayerWeights& of_layer : weights.layers) {
     const auto index = static_cast<int64_t>(layers.size());
-    layers.push_back(LayerOf(of_layer, kv_pool.Layer(index).data));
+    layers.push_back(LayerOf(of_layer, static_cast<kernels::BFloat16*>(kv_pool.Layer(index).data)));
     LOCKSTEP_RETURN_IF_ERROR(kernels::MapWeights(stream, shape_, layers.back()));
   }
   return kernels::CudaStatus(

@@ -17,11 +17,12 @@ absl::StatusOr<CudaKvPool> CudaKvPool::Create(const KvGroupPlan& group, int64_t 
 }
 
 kernels::PagedKv CudaKvPool::Layer(int64_t layer) const {
-  return {
-      .data = buffer_.data<kernels::BFloat16>() + layer * num_blocks_ * group_.CudaBlockElements(),
-      .num_blocks = num_blocks_,
-      .num_kv_heads = group_.num_kv_heads,
-      .head_dim = group_.head_dim};
+  return {.data = buffer_.data() +
+                  static_cast<uint64_t>(layer * num_blocks_) * group_.CudaLayerBlockBytes(),
+          .num_blocks = num_blocks_,
+          .num_kv_heads = group_.num_kv_heads,
+          .head_dim = group_.head_dim,
+          .type = group_.type};
 }
 
 }  // namespace lockstep::worker

@@ -36,7 +36,7 @@ std::unique_ptr<CpuModel> MakeModel(const ModelConfig& config, std::vector<KvGro
   EXPECT_THAT(RunLoadTasks(weights->tasks, threads, nullptr), IsOk());
   auto pool = CpuKvPool::Create(plan.kv_groups, kv_groups);
   EXPECT_THAT(pool, IsOk());
-  std::ranges::fill(pool->elements(), kernels::ToBFloat16(std::numeric_limits<float>::quiet_NaN()));
+  std::ranges::fill(pool->bytes(), std::byte{0xFF});
   auto workspace = Workspace::Create(plan, {}, kMaxTokens, kMaxTokens);
   EXPECT_THAT(workspace, IsOk());
   ForwardModelInfo info;

@@ -41,15 +41,18 @@ TEST(KvPoolTest, TheCacheIsTheSumOfAllGroups) {
 }
 
 TEST(KvPoolTest, LayersAreDisjointAndCoverThePools) {
-  const std::vector<KvGroupPlan> groups = {
-      {.layers = {1, 3, 4}, .num_kv_heads = 2, .head_dim = 20},
-      {.window_tokens = 32, .layers = {0, 2}, .num_kv_heads = 1, .head_dim = 32}};
+  const std::vector<KvGroupPlan> groups = {{.layers = {1, 3, 4}, .num_kv_heads = 2, .head_dim = 20},
+                                           {.window_tokens = 32,
+                                            .layers = {0, 2},
+                                            .num_kv_heads = 1,
+                                            .head_dim = 32,
+                                            .type = kernels::KvType::kFp8}};
   const auto pool = CpuKvPool::Create(groups, std::vector<KvGroupInfo>{Blocks(5), Blocks(3)});
   ASSERT_THAT(pool, IsOk());
-  const int64_t first_layer = 5 * 2 * 16 * (20 + 32);  // value rows are padded to 32
-  const int64_t second_layer = 3 * 1 * 16 * (32 + 32);
-  EXPECT_EQ(pool->elements().size(), static_cast<size_t>(3 * first_layer + 2 * second_layer));
-  const kernels::BFloat16* expected = pool->elements().data();
+  const int64_t first_layer = 5 * 2 * 16 * (20 + 32) * 2;  // value rows are padded to 32
+  const int64_t second_layer = 3 * 1 * 16 * (32 + 32 + 2);
+  EXPECT_EQ(pool->bytes().size(), static_cast<size_t>(3 * first_layer + 2 * second_layer));
+  const std::byte* expected = pool->bytes().data();
   for (int64_t index = 0; index < 3; ++index, expected += first_layer) {
     const kernels::PagedKv layer = pool->Layer(0, index);
     EXPECT_EQ(layer.data, expected);

@@ -106,8 +106,7 @@ class CpuModelTest : public ::testing::TestWithParam<std::string> {
   }
 
   static void PoisonKv(ForwardModel& model) {
-    const kernels::BFloat16 nan = kernels::ToBFloat16(std::numeric_limits<float>::quiet_NaN());
-    std::ranges::fill(dynamic_cast<CpuModel&>(model).kv_pool().elements(), nan);
+    std::ranges::fill(dynamic_cast<CpuModel&>(model).kv_pool().bytes(), std::byte{0xFF});
   }
 };
 

@@ -35,10 +35,9 @@ std::vector<TokenId> RandomTokens(const ForwardModel& model, uint32_t count) {
 }
 
 void PoisonKv(ForwardModel& model) {
-  const kernels::BFloat16 nan = kernels::ToBFloat16(std::numeric_limits<float>::quiet_NaN());
   auto& cpu = dynamic_cast<CpuModel&>(model);
   for (size_t rank = 0; rank < cpu.num_ranks(); ++rank) {
-    std::ranges::fill(cpu.kv_pool(rank).elements(), nan);
+    std::ranges::fill(cpu.kv_pool(rank).bytes(), std::byte{0xFF});
   }
 }
 

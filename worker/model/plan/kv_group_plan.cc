@@ -8,27 +8,23 @@
 namespace lockstep::worker {
 namespace {
 
-uint64_t BytesInLayers(const KvGroupPlan& group, int64_t block_elements) {
-  return group.layers.size() * static_cast<uint64_t>(block_elements) * sizeof(kernels::BFloat16);
-}
-
 int64_t BlocksFor(int64_t num_tokens) {
   return (num_tokens + kernels::kKvBlockTokens - 1) / kernels::kKvBlockTokens;
 }
 
 }  // namespace
 
-int64_t KvGroupPlan::CpuBlockElements() const {
-  return kernels::KvBlockElements(num_kv_heads, head_dim);
+uint64_t KvGroupPlan::CpuLayerBlockBytes() const {
+  return static_cast<uint64_t>(kernels::KvBlockBytes(type, num_kv_heads, head_dim));
 }
 
-int64_t KvGroupPlan::CudaBlockElements() const {
-  return num_kv_heads * kernels::DeviceKvHeadElements(head_dim);
+uint64_t KvGroupPlan::CudaLayerBlockBytes() const {
+  return static_cast<uint64_t>(num_kv_heads * kernels::DeviceKvHeadBytes(type, head_dim));
 }
 
-uint64_t KvGroupPlan::CpuBlockBytes() const { return BytesInLayers(*this, CpuBlockElements()); }
+uint64_t KvGroupPlan::CpuBlockBytes() const { return layers.size() * CpuLayerBlockBytes(); }
 
-uint64_t KvGroupPlan::CudaBlockBytes() const { return BytesInLayers(*this, CudaBlockElements()); }
+uint64_t KvGroupPlan::CudaBlockBytes() const { return layers.size() * CudaLayerBlockBytes(); }
 
 int64_t NumPoolBlocks(const KvGroupPlan& group, const KvPoolBounds& bounds) {
   if (group.window_tokens == 0) return bounds.num_kv_blocks;

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/kv_cache/kv_type.h"
+
 namespace lockstep::worker {
 
 // Layers that keep their K and V in one pool of blocks. All of them have the same heads.
@@ -11,10 +13,11 @@ struct KvGroupPlan {
   std::vector<int64_t> layers = {};  // in order
   int64_t num_kv_heads = 0;          // of this rank, if the plan is a share
   int64_t head_dim = 0;
+  kernels::KvType type = kernels::KvType::kBFloat16;
 
-  // Elements that a block takes in one layer, in the order of each backend.
-  int64_t CpuBlockElements() const;
-  int64_t CudaBlockElements() const;
+  // Bytes that a block takes in one layer, in the order of each backend.
+  uint64_t CpuLayerBlockBytes() const;
+  uint64_t CudaLayerBlockBytes() const;
   // Bytes that a block takes in all layers of the group.
   uint64_t CpuBlockBytes() const;
   uint64_t CudaBlockBytes() const;

@@ -8,10 +8,17 @@ namespace {
 TEST(KvGroupPlanTest, ABlockHasKeysAndValuesOfAllLayersOfTheGroup) {
   const KvGroupPlan group = {.layers = {1, 4, 5}, .num_kv_heads = 2, .head_dim = 24};
   // On the CPU the rows of values are padded to 32.
-  EXPECT_EQ(group.CpuBlockElements(), 2 * 16 * (24 + 32));
+  EXPECT_EQ(group.CpuLayerBlockBytes(), 2u * 16 * (24 + 32) * 2);
   EXPECT_EQ(group.CpuBlockBytes(), 3u * 2 * 16 * (24 + 32) * 2);
-  EXPECT_EQ(group.CudaBlockElements(), 2 * 16 * (24 + 24));
+  EXPECT_EQ(group.CudaLayerBlockBytes(), 2u * 16 * (24 + 24) * 2);
   EXPECT_EQ(group.CudaBlockBytes(), 3u * 2 * 16 * (24 + 24) * 2);
+}
+
+TEST(KvGroupPlanTest, ABlockOfCodesHasAByteForAnElementAndTwoScalesForAToken) {
+  const KvGroupPlan group = {
+      .layers = {1, 4, 5}, .num_kv_heads = 2, .head_dim = 32, .type = kernels::KvType::kFp8};
+  EXPECT_EQ(group.CpuBlockBytes(), 3u * 2 * 16 * (32 + 32 + 2));
+  EXPECT_EQ(group.CudaBlockBytes(), 3u * 2 * 16 * (32 + 32 + 2));
 }
 
 TEST(KvGroupPlanTest, APoolThatKeepsAllTokensHasTheBlocksThatWereAskedFor) {
