@@ -25,13 +25,25 @@ constexpr int64_t kNumHeads = 32;
 constexpr int64_t kNumKvHeads = 8;
 constexpr int64_t kHeadDim = 128;
 constexpr int64_t kRowElements = kNumHeads * kHeadDim;
-constexpr int64_t kBlockElements = kNumKvHeads * DeviceKvHeadElements(kHeadDim);
 constexpr int64_t kRotationBytes = int64_t{200} << 20;  // more than three times the cache
 constexpr int64_t kPoolBlocks = 8192;
 constexpr int kMinCallsPerGraph = 20;
 constexpr int kReplays = 7;
 constexpr double kReadCeilingBytesPerUs = 4.54e6;
 constexpr double kMatrixCeilingFlopsPerUs = 795e6;
+
+// A pool of `num_heads` heads of a block each. Codes are random, and their scales 2^-7.
+DeviceBuffer PoolOnDevice(KvType type, int64_t num_heads, int64_t head_dim) {
+  const int64_t head_bytes = DeviceKvHeadBytes(type, head_dim);
+  DeviceBuffer pool = RandomOnDevice(num_heads * head_bytes / 2);
+  if (type == KvType::kFp8) {
+    constexpr int kScale = 240;
+    Check(cudaMemset2D(pool.data() + DeviceKvHeadElements(head_dim),
+                       static_cast<size_t>(head_bytes), kScale,
+                       static_cast<size_t>(KvScaleBytes(type)), static_cast<size_t>(num_heads)));
+  }
+  return pool;
+}
 
 // Median time of one of the calls that `enqueue(i)` makes. A graph has `num_calls` of them.
 template <typename Enqueue>
@@ -75,6 +87,7 @@ struct DecodeCase {
   // blocks: all blocks of a layer lie together, or all layers of a block (block-major).
   int64_t num_layers = 0;
   bool block_major = false;
+  KvType type = KvType::kBFloat16;
 };
 
 // For calls that rotate through `num_sets`: a table for each row of each set.
@@ -100,7 +113,8 @@ struct DecodeSizes {
         has_layers(decode.num_layers > 0) {
     const int64_t num_keys =
         std::accumulate(decode.contexts.begin(), decode.contexts.end(), int64_t{0});
-    kv_bytes = num_keys * kNumKvHeads * kHeadDim * 2 * 2;
+    block_bytes = kNumKvHeads * DeviceKvHeadBytes(decode.type, kHeadDim);
+    kv_bytes = num_keys * block_bytes / kKvBlockTokens;
     num_sets = has_layers ? decode.num_layers : kRotationBytes / kv_bytes + 1;
     num_tables = has_layers ? 1 : num_sets;
     layer_blocks = has_layers ? std::max(kPoolBlocks, batch * blocks_per_row) : 0;
@@ -113,6 +127,7 @@ struct DecodeSizes {
   int64_t context;  // the longest
   int64_t blocks_per_row;
   bool has_layers;
+  int64_t block_bytes = 0;
   int64_t kv_bytes = 0;  // that a call reads
   int64_t num_sets = 0;
   int64_t num_tables = 0;
@@ -145,7 +160,8 @@ class DecodeOperands {
   DecodeOperands(const DecodeCase& decode, const DecodeSizes& sizes)
       : sizes_(sizes),
         may_share_(decode.num_prefixes > 0),
-        pool_(RandomOnDevice(sizes.num_blocks * kBlockElements)),
+        type_(decode.type),
+        pool_(PoolOnDevice(decode.type, sizes.num_blocks * kNumKvHeads, kHeadDim)),
         query_(RandomOnDevice(sizes.batch * kRowElements)),
         output_(Allocate(static_cast<size_t>(sizes.batch * kRowElements) * 2)),
         tables_(Upload(DecodeBlocks(decode, sizes))),
@@ -165,9 +181,9 @@ class DecodeOperands {
             .query_stride = kRowElements,
             .output = output_.data<BFloat16>(),
             .output_stride = kRowElements,
-            .kv = {pool_.data<BFloat16>() +
-                       (sizes_.has_layers ? set * sizes_.layer_stride * kBlockElements : 0),
-                   sizes_.num_blocks, kNumKvHeads, kHeadDim},
+            .kv = {pool_.data() +
+                       (sizes_.has_layers ? set * sizes_.layer_stride * sizes_.block_bytes : 0),
+                   sizes_.num_blocks, kNumKvHeads, kHeadDim, type_},
             .num_heads = kNumHeads,
             .scale = 0.088388f,
             .num_rows = sizes_.batch,
@@ -185,6 +201,7 @@ class DecodeOperands {
  private:
   const DecodeSizes sizes_;
   const bool may_share_;
+  const KvType type_;
   const DeviceBuffer pool_;
   const DeviceBuffer query_;
   const DeviceBuffer output_;
@@ -226,6 +243,7 @@ struct PrefillCase {
   std::vector<AttentionChunk> chunks;  // first_position and num_tokens; the rest is filled in
   int64_t head_dim = kHeadDim;
   int64_t num_kv_heads = kNumKvHeads;
+  KvType type = KvType::kBFloat16;
 };
 
 void BenchmarkPrefill(const CudaStream& stream, PrefillCase prefill) {
@@ -251,7 +269,7 @@ void BenchmarkPrefill(const CudaStream& stream, PrefillCase prefill) {
       static_cast<size_t>(planner.MaxTiles(num_tokens, std::ssize(prefill.chunks))));
   const PrefillPlan plan = planner.Plan(prefill.chunks, tiles);
   const DeviceBuffer pool =
-      RandomOnDevice(num_blocks * prefill.num_kv_heads * DeviceKvHeadElements(prefill.head_dim));
+      PoolOnDevice(prefill.type, num_blocks * prefill.num_kv_heads, prefill.head_dim);
   const DeviceBuffer query = RandomOnDevice(num_tokens * row_elements);
   const DeviceBuffer output = Allocate(static_cast<size_t>(num_tokens * row_elements) * 2);
   const DeviceBuffer tables = Upload(ShuffledBlocks(num_blocks));
@@ -260,21 +278,21 @@ void BenchmarkPrefill(const CudaStream& stream, PrefillCase prefill) {
   const DeviceBuffer scratch =
       Allocate(static_cast<size_t>(planner.ScratchElements()) * sizeof(float));
   const double us = MeasureUs(stream, [&](int) {
-    return PagedPrefillAttention(
-        stream, {.query = query.data<BFloat16>(),
-                 .query_stride = row_elements,
-                 .output = output.data<BFloat16>(),
-                 .output_stride = row_elements,
-                 .kv = {pool.data<BFloat16>(), num_blocks, prefill.num_kv_heads, prefill.head_dim},
-                 .num_heads = kNumHeads,
-                 .scale = 0.088388f,
-                 .chunks = chunks.data<AttentionChunk>(),
-                 .tiles = device_tiles.data<PrefillTile>(),
-                 .num_tiles = plan.num_tiles,
-                 .tile_rows = plan.tile_rows,
-                 .block_tables = tables.data<BlockId>(),
-                 .block_table_stride = max_blocks,
-                 .scratch = scratch.data<float>()});
+    return PagedPrefillAttention(stream, {.query = query.data<BFloat16>(),
+                                          .query_stride = row_elements,
+                                          .output = output.data<BFloat16>(),
+                                          .output_stride = row_elements,
+                                          .kv = {pool.data(), num_blocks, prefill.num_kv_heads,
+                                                 prefill.head_dim, prefill.type},
+                                          .num_heads = kNumHeads,
+                                          .scale = 0.088388f,
+                                          .chunks = chunks.data<AttentionChunk>(),
+                                          .tiles = device_tiles.data<PrefillTile>(),
+                                          .num_tiles = plan.num_tiles,
+                                          .tile_rows = plan.tile_rows,
+                                          .block_tables = tables.data<BlockId>(),
+                                          .block_table_stride = max_blocks,
+                                          .scratch = scratch.data<float>()});
   });
   fmt::print(
       "{{\"case\": \"{}\", \"unit\": \"us\", \"median\": {:.2f}, \"tile_rows\": {}, "
@@ -305,6 +323,14 @@ std::vector<PrefillCase> PrefillCases() {
   for (uint32_t i = 1; i < 32; ++i) {
     cases.back().chunks.push_back({.num_tokens = 16 * i + 9});
   }
+  for (const int64_t head_dim : {64, 128, 256}) {
+    for (const uint32_t num_tokens : {1024u, 2048u, 4096u, 16384u}) {
+      cases.push_back({.name = fmt::format("prefill_fp8_d{}:{}", head_dim, num_tokens),
+                       .chunks = {{.num_tokens = num_tokens}},
+                       .head_dim = head_dim,
+                       .type = KvType::kFp8});
+    }
+  }
   return cases;
 }
 
@@ -318,6 +344,16 @@ std::vector<DecodeCase> DecodeCases() {
   add(8, 512);
   for (const int64_t context : {512, 2048}) add(32, context);
   for (const int64_t context : {512, 2048, 8192}) add(128, context);
+  for (const auto& [batch, context] : {std::pair<size_t, int64_t>(1, 2048),
+                                       {1, 8192},
+                                       {8, 512},
+                                       {32, 2048},
+                                       {128, 2048},
+                                       {128, 8192}}) {
+    add(batch, context);
+    cases.back().name = fmt::format("paged_decode_fp8:{}x{}", batch, context);
+    cases.back().type = KvType::kFp8;
+  }
   // Prompts that begin alike: one prefix for each 8 streams, and one for all.
   cases.push_back({.name = "paged_decode_shared:64x2240",
                    .contexts = std::vector<int64_t>(64, 2240),

@@ -62,9 +62,10 @@ absl::Status PagedAttention(const Stream& stream, const PagedAttentionParams& pa
 // must be in place and finite: a value that is not finite reaches every later token of its tile of
 // 64 keys. All others may hold anything.
 //
-// head_dim: 16, 32, 64, 80, 96, 128 or 256. scale is positive. At most 16 heads share a KV head.
-// Strides are multiples of 8 elements, pointers aligned to 16 bytes. All pointers are device
-// pointers; what is read through them may change between replays of a graph.
+// head_dim: 16, 32, 64, 80, 96, 128 or 256, with codes a multiple of 32 of these. scale is
+// positive. At most 16 heads share a KV head. Strides are multiples of 8 elements, pointers aligned
+// to 16 bytes. All pointers are device pointers; what is read through them may change between
+// replays of a graph.
 
 // The position of a padding row. Nothing of the row is read, and its output is set to zero.
 inline constexpr uint32_t kNoPosition = UINT32_MAX;

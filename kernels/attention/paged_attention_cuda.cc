@@ -9,9 +9,11 @@ namespace {
 template <typename Params>
 absl::Status CheckParams(const Params& params) {
   const PagedKv& kv = params.kv;
-  if (!ForHeadDim(kv.head_dim, [](auto) {})) {
-    return InvalidArgument("attention: head_dim must be 16, 32, 64, 80, 96, 128 or 256, got {}",
-                           kv.head_dim);
+  if (!ForKv(kv, [](auto, auto) {})) {
+    return InvalidArgument(
+        "attention: head_dim must be {}32, 64, {}96, 128 or 256{}, got {}",
+        kv.type == KvType::kBFloat16 ? "16, " : "", kv.type == KvType::kBFloat16 ? "80, " : "",
+        kv.type == KvType::kBFloat16 ? "" : " for keys and values in FP8", kv.head_dim);
   }
   if (kv.num_kv_heads <= 0 || params.num_heads % kv.num_kv_heads != 0) {
     return InvalidArgument("attention: {} heads cannot share {} KV heads evenly", params.num_heads,

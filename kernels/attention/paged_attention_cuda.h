@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/attention/paged_attention.h"
+#include "kernels/kv_cache/device_paged_kv.h"
 
 namespace lockstep::kernels {
 
@@ -51,6 +52,23 @@ constexpr bool ForHeadDim(int64_t head_dim, const Launcher& launch) {
     default:
       return false;
   }
+}
+
+// Calls launch(head_dim, std::integral_constant<KvType, type>()), both as constants. Returns false
+// for a pool without kernels.
+template <typename Launcher>
+constexpr bool ForKv(const PagedKv& kv, const Launcher& launch) {
+  if (kv.type == KvType::kBFloat16) {
+    return ForHeadDim(kv.head_dim, [&](auto head_dim) {
+      launch(head_dim, std::integral_constant<KvType, KvType::kBFloat16>());
+    });
+  }
+  if (!DeviceTakesKvCodes(kv.head_dim)) return false;
+  return ForHeadDim(kv.head_dim, [&](auto head_dim) {
+    if constexpr (DeviceTakesKvCodes(head_dim())) {
+      launch(head_dim, std::integral_constant<KvType, KvType::kFp8>());
+    }
+  });
 }
 
 }  // namespace lockstep::kernels

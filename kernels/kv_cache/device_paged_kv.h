@@ -5,13 +5,19 @@
 #include "kernels/kv_cache/paged_kv.h"
 
 // The KV pool of one layer on a CUDA device, in the HND order: [num_blocks][num_kv_heads][K, then
-// V][16 tokens x head_dim] bf16, head_dim a multiple of 16. The 16 x head_dim elements of one head
-// of one block are contiguous, so that one bulk copy brings a block's keys and values to shared
-// memory. They are swizzled, so that matrix instructions then read them there without bank
-// conflicts. The dims are cut into panels of 64 (the rest into panels of 32 and 16). A panel is [16
-// tokens][its dims]. Within a row, the 16-byte chunks are permuted by XOR with bits of the token,
-// as the 128, 64 and 32-byte swizzles of the PTX ISA do (section "Asynchronous Warpgroup Level
-// Matrix Shared Memory Layout").
+// V][16 tokens x head_dim], head_dim a multiple of 16. All of one head of one block is contiguous,
+// so that one bulk copy brings a block's keys and values to shared memory. Elements are bf16. They
+// are swizzled, so that matrix instructions then read them there without bank conflicts. The dims
+// are cut into panels of 64 (the rest into panels of 32 and 16). A panel is [16 tokens][its dims].
+// Within a row, the 16-byte chunks are permuted by XOR with bits of the token, as the 128, 64 and
+// 32-byte swizzles of the PTX ISA do (section "Asynchronous Warpgroup Level Matrix Shared Memory
+// Layout").
+//
+// Or elements are codes (fp8_kv.h), head_dim a multiple of 32. Then a chunk has the 16 codes of
+// dims 16 * chunk .., in the order 0, 8, 1, 9, .. 7, 15: the even bytes are what a matrix
+// instruction takes of the first 8 dims, the odd bytes of the others. Chunks lie as those of half
+// as many bf16 elements would. The scales of the 16 keys follow the values, then those of the
+// values.
 namespace lockstep::kernels {
 
 inline constexpr int kKvChunkElements = 8;  // 16 bytes: the unit of the permutation
@@ -45,6 +51,14 @@ inline constexpr int kKvChunkElements = 8;  // 16 bytes: the unit of the permuta
          dim % kKvChunkElements;
 }
 
+inline constexpr int kKvChunkCodes = 16;
+
+// Where the code of one element lies, in bytes from the start of the keys, or of the values.
+[[gnu::always_inline]] constexpr int DeviceKvCodeOffset(int token, int dim, int head_dim) {
+  return DeviceKvChunk(token, dim / kKvChunkCodes, head_dim / 2) * kKvChunkCodes + dim % 8 * 2 +
+         dim / 8 % 2;
+}
+
 // Elements of one head of one block: its keys, then its values.
 [[gnu::always_inline]] constexpr int64_t DeviceKvHeadElements(int64_t head_dim) {
   return 2 * kKvBlockTokens * head_dim;
@@ -67,6 +81,30 @@ inline constexpr int kKvChunkElements = 8;  // 16 bytes: the unit of the permuta
 [[gnu::always_inline]] constexpr BFloat16* DeviceValues(const PagedKv& kv, int64_t block,
                                                         int64_t kv_head) {
   return DeviceKeys(kv, block, kv_head) + kKvBlockTokens * kv.head_dim;
+}
+
+// Where elements are codes: the codes of the keys, those of the values, the scales of both.
+[[gnu::always_inline]] constexpr uint8_t* DeviceKeyCodes(const PagedKv& kv, int64_t block,
+                                                         int64_t kv_head) {
+  return static_cast<uint8_t*>(kv.data) +
+         DeviceKvHeadIndex(kv, block, kv_head) * DeviceKvHeadBytes(KvType::kFp8, kv.head_dim);
+}
+[[gnu::always_inline]] constexpr uint8_t* DeviceValueCodes(const PagedKv& kv, int64_t block,
+                                                           int64_t kv_head) {
+  return DeviceKeyCodes(kv, block, kv_head) + kKvBlockTokens * kv.head_dim;
+}
+[[gnu::always_inline]] constexpr uint8_t* DeviceKeyScales(const PagedKv& kv, int64_t block,
+                                                          int64_t kv_head) {
+  return DeviceKeyCodes(kv, block, kv_head) + DeviceKvHeadElements(kv.head_dim);
+}
+[[gnu::always_inline]] constexpr uint8_t* DeviceValueScales(const PagedKv& kv, int64_t block,
+                                                            int64_t kv_head) {
+  return DeviceKeyScales(kv, block, kv_head) + kKvBlockTokens;
+}
+
+// Whether the CUDA kernels keep heads of this size as codes.
+[[gnu::always_inline]] constexpr bool DeviceTakesKvCodes(int64_t head_dim) {
+  return head_dim % 32 == 0;
 }
 
 }  // namespace lockstep::kernels

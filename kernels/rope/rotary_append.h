@@ -38,8 +38,8 @@ absl::Status RotaryAppend(const Stream& stream, const RotaryAppendParams& params
 // launches the kernel may read kv_slots, positions, cos, sin and the norm weights before it waits
 // for its predecessor. The kernel that writes one of these must let no successor start before it
 // has ended, as PrepareStepInputs does without next_may_start.
-// INVALID_ARGUMENT for a head_dim that is no multiple of 16 or above 256, and where qkv, kv.data,
-// cos, sin or a norm weight is not aligned to 16 bytes.
+// INVALID_ARGUMENT for a head_dim that is no multiple of 16 (with codes: of 32) or above 256, and
+// where qkv, kv.data, cos, sin or a norm weight is not aligned to 16 bytes.
 inline constexpr uint64_t kNoKvSlot = UINT64_MAX;
 absl::Status RotaryAppend(const CudaStream& stream, const RotaryAppendParams& params);
 

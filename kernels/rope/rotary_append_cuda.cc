@@ -4,6 +4,7 @@
 
 #include "common/status.h"
 #include "kernels/core/alignment.h"
+#include "kernels/kv_cache/device_paged_kv.h"
 
 namespace lockstep::kernels {
 
@@ -12,6 +13,12 @@ absl::Status RotaryAppend(const CudaStream& stream, const RotaryAppendParams& pa
     return InvalidArgument(
         "rotary embedding: on CUDA head_dim must be a multiple of 16 and at most {}, got {}",
         kMaxDeviceRotaryHeadDim, params.kv.head_dim);
+  }
+  if (params.kv.type == KvType::kFp8 && !DeviceTakesKvCodes(params.kv.head_dim)) {
+    return InvalidArgument(
+        "rotary embedding: with keys and values in FP8 head_dim must be a multiple of 32 on CUDA, "
+        "got {}",
+        params.kv.head_dim);
   }
   if (params.num_tokens <= 0) return absl::OkStatus();
   for (const void* const address :

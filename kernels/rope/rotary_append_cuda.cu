@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/kv_cache/kv_codes.cuh"
 #include "kernels/rope/rotary_append_cuda.h"
 #include "kernels/rope/rotate_head.cuh"
 #include "kernels/rope/token_warp.cuh"
@@ -17,7 +18,7 @@ struct HeadWords {
   uint32_t partners[kSteps];
 };
 
-template <int kSteps>
+template <int kSteps, KvType kType>
 class TokenHeads {
  public:
   using Words = HeadWords<kSteps>;
@@ -31,9 +32,9 @@ class TokenHeads {
         num_kv_heads_(static_cast<int>(params.kv.num_kv_heads)),
         lane_(static_cast<int>(threadIdx.x) % 32),
         block_(static_cast<int64_t>(slot / kKvBlockTokens)),
+        block_token_(static_cast<int>(slot % kKvBlockTokens)),
         row_(reinterpret_cast<uint32_t*>(params.qkv) + token * NumHeads() * half_),
         shared_words_(shared_words) {
-    const int block_token = static_cast<int>(slot % kKvBlockTokens);
     const int64_t table_row = static_cast<int64_t>(params.positions[token]) * half_;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
@@ -43,8 +44,14 @@ class TokenHeads {
       const float* const sin = params.sin + table_row;
       query_factors_[step] = RotaryFactors(cos, sin, params.q_norm_weight, i, half_);
       key_factors_[step] = RotaryFactors(cos, sin, params.k_norm_weight, i, half_);
-      word_offset_[step] = DeviceKvOffset(block_token, i, head_dim_);
-      partner_offset_[step] = DeviceKvOffset(block_token, i + half_, head_dim_);
+      if constexpr (kType == KvType::kFp8) {
+        // Lanes 4 apart exchange codes, so that each writes four bytes of a chunk.
+        const int dim = (IsUpperLane() ? i - 8 + half_ : i) / kKvChunkCodes * kKvChunkCodes + i % 8;
+        word_offset_[step] = DeviceKvCodeOffset(block_token_, dim, head_dim_);
+      } else {
+        word_offset_[step] = DeviceKvOffset(block_token_, i, head_dim_);
+        partner_offset_[step] = DeviceKvOffset(block_token_, i + half_, head_dim_);
+      }
     }
   }
 
@@ -90,28 +97,73 @@ class TokenHeads {
     const bool is_query = head < num_heads_;
     const bool is_value = head >= num_heads_ + num_kv_heads_;
     const bool has_norm = (is_query ? params_.q_norm_weight : params_.k_norm_weight) != nullptr;
-    BFloat16* const to = is_query ? nullptr
-                         : is_value
-                             ? DeviceValues(params_.kv, block_, head - num_heads_ - num_kv_heads_)
-                             : DeviceKeys(params_.kv, block_, head - num_heads_);
+    RotatedPairs pairs[kSteps] = {};
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       if (Element(step) >= half_) continue;
-      RotatedPairs pairs = {words.words[step], words.partners[step]};
+      pairs[step] = {words.words[step], words.partners[step]};
       if (!is_value) {
         RotaryFactors factors = key_factors_[step];
         if (is_query) factors = query_factors_[step];
-        pairs = RotatePairs(pairs.first, pairs.second, has_norm, inverse_rms, factors);
+        pairs[step] =
+            RotatePairs(pairs[step].first, pairs[step].second, has_norm, inverse_rms, factors);
       }
       if (is_query) {
-        row_[head * half_ + Element(step) / 2] = pairs.first;
-        row_[head * half_ + (Element(step) + half_) / 2] = pairs.second;
-      } else {
-        *reinterpret_cast<uint32_t*>(to + word_offset_[step]) = pairs.first;
-        *reinterpret_cast<uint32_t*>(to + partner_offset_[step]) = pairs.second;
+        row_[head * half_ + Element(step) / 2] = pairs[step].first;
+        row_[head * half_ + (Element(step) + half_) / 2] = pairs[step].second;
+      }
+    }
+    if (!is_query) Append(is_value, head - num_heads_ - (is_value ? num_kv_heads_ : 0), pairs);
+  }
+
+  // Writes a key, or a value, to its place.
+  __device__ void Append(bool is_value, int kv_head, const RotatedPairs (&pairs)[kSteps]) const {
+    if constexpr (kType == KvType::kFp8) {
+      return AppendCodes(is_value, kv_head, pairs);
+    } else {
+      BFloat16* const to = is_value ? DeviceValues(params_.kv, block_, kv_head)
+                                    : DeviceKeys(params_.kv, block_, kv_head);
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        if (Element(step) >= half_) continue;
+        *reinterpret_cast<uint32_t*>(to + word_offset_[step]) = pairs[step].first;
+        *reinterpret_cast<uint32_t*>(to + partner_offset_[step]) = pairs[step].second;
       }
     }
   }
+
+  // Elements that do not exist are zero.
+  __device__ void AppendCodes(bool is_value, int kv_head,
+                              const RotatedPairs (&pairs)[kSteps]) const {
+    uint32_t magnitudes = 0;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      magnitudes = MaxMagnitudes(MaxMagnitudes(magnitudes, pairs[step].first), pairs[step].second);
+    }
+    const uint32_t scale = KvScaleOf(__reduce_max_sync(0xFFFFFFFFu, MaxOfPair(magnitudes)));
+    const float inverse_scale = InverseKvScale(scale);
+    uint8_t* const to = is_value ? DeviceValueCodes(params_.kv, block_, kv_head)
+                                 : DeviceKeyCodes(params_.kv, block_, kv_head);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const uint32_t first = KvCodes(pairs[step].first, inverse_scale);
+      const uint32_t second = KvCodes(pairs[step].second, inverse_scale);
+      // The lower lane takes both lanes' first codes, the upper one their second codes.
+      const uint32_t sent = IsUpperLane() ? first : second;
+      const uint32_t received = __shfl_xor_sync(0xFFFFFFFFu, sent, 4);
+      if (Element(step) >= half_) continue;
+      const uint32_t low = IsUpperLane() ? received : first;
+      const uint32_t high = IsUpperLane() ? second : received;
+      *reinterpret_cast<uint32_t*>(to + word_offset_[step]) = __byte_perm(low, high, 0x5140);
+    }
+    if (lane_ != 0) return;
+    (is_value ? DeviceValueScales(params_.kv, block_, kv_head)
+              : DeviceKeyScales(params_.kv, block_, kv_head))[block_token_] =
+        static_cast<uint8_t>(scale);
+  }
+
+  // Whether the lane has the upper 8 of 16 dims.
+  __device__ bool IsUpperLane() const { return (lane_ & 4) != 0; }
 
   const RotaryAppendParams& params_;
   const int head_dim_;
@@ -120,15 +172,16 @@ class TokenHeads {
   const int num_kv_heads_;
   const int lane_;
   const int64_t block_;
+  const int block_token_;
   uint32_t* const row_;           // of the token, in pairs of elements
   uint32_t* const shared_words_;  // of one head
   RotaryFactors query_factors_[kSteps];
   RotaryFactors key_factors_[kSteps];
   int word_offset_[kSteps];
-  int partner_offset_[kSteps];
+  int partner_offset_[kSteps];  // not for codes
 };
 
-template <int kSteps>
+template <int kSteps, KvType kType>
 __global__ __launch_bounds__(32 * kTokenWarpsPerBlock) void RotaryAppendKernel(
     const __grid_constant__ RotaryAppendParams params, int warps_of_token, int heads_of_warp) {
   __shared__ uint32_t shared_words[kTokenWarpsPerBlock][64 * kSteps];
@@ -136,10 +189,15 @@ __global__ __launch_bounds__(32 * kTokenWarpsPerBlock) void RotaryAppendKernel(
   // From here to the wait, read only what the comment on RotaryAppend lists.
   const TokenWarp warp(params, warps_of_token);
   if (warp.slot == kNoKvSlot) return ptx::WaitForPredecessor();
-  TokenHeads<kSteps> heads(params, warp.token, warp.slot, shared_words[threadIdx.x / 32]);
+  TokenHeads<kSteps, kType> heads(params, warp.token, warp.slot, shared_words[threadIdx.x / 32]);
   ptx::WaitForPredecessor();
   const int first = static_cast<int>(warp.warp % warps_of_token) * heads_of_warp;
   heads.Process(first, min(first + heads_of_warp, heads.NumHeads()));
+}
+
+template <KvType kType>
+auto KernelOf(int64_t head_dim) {
+  return head_dim <= 128 ? RotaryAppendKernel<1, kType> : RotaryAppendKernel<2, kType>;
 }
 
 }  // namespace
@@ -154,8 +212,9 @@ absl::Status LaunchRotaryAppend(const CudaStream& stream, const RotaryAppendPara
     return LaunchRotaryAppendMany(stream, params);
   }
   return LaunchTokenWarps(stream, "rotary append",
-                          head_dim <= 128 ? RotaryAppendKernel<1> : RotaryAppendKernel<2>, params,
-                          std::clamp(num_heads / num_warps, int64_t{1}, RowHeads(params)));
+                          params.kv.type == KvType::kFp8 ? KernelOf<KvType::kFp8>(head_dim)
+                                                         : KernelOf<KvType::kBFloat16>(head_dim),
+                          params, std::clamp(num_heads / num_warps, int64_t{1}, RowHeads(params)));
 }
 
 }  // namespace lockstep::kernels

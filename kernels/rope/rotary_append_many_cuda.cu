@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/kv_cache/kv_codes.cuh"
 #include "kernels/rope/rotary_append_cuda.h"
 #include "kernels/rope/rotate_head.cuh"
 #include "kernels/rope/token_warp.cuh"
@@ -27,11 +28,12 @@ __device__ __forceinline__ void Move(const void* from, void* to) {
   }
 }
 
-template <int kHeadDim>
+template <int kHeadDim, KvType kType>
 class TokenHeadQuads {
  public:
   static constexpr int kHalfWords = kHeadDim / 4;           // of a pair of elements each
   static constexpr int kWords = kHalfWords / kLanesOfHead;  // of a lane, in each half
+  static constexpr int kChunkWords = kKvChunkCodes / 2;
   // Four heads, in banks that differ.
   static constexpr int kSharedStride = 2 * kHalfWords + kLanesOfHead;
   static constexpr int kSharedWords = kHeadsAtOnce * kSharedStride;
@@ -91,15 +93,17 @@ class TokenHeadQuads {
       const float inverse_rms = HasNorm(params_) ? InverseRms(words) : 0.0f;
       if (!is_value) Rotate(weight, inverse_rms, words);
     }
-    if (head >= end) return;
+    const int kv_head = head - num_heads_ - (is_value ? num_kv_heads_ : 0);
+    const bool exists = head < end;
+    if (kType == KvType::kFp8) AppendCodes(is_value, kv_head, exists && !is_query, words);
+    if (!exists) return;
     if (is_query) {
       uint32_t* const to = row_ + head * 2 * kHalfWords + FirstWord();
       Move<4 * kWords>(words.first, to);
       Move<4 * kWords>(words.second, to + kHalfWords);
-    } else {
-      BFloat16* const to = is_value
-                               ? DeviceValues(params_.kv, block_, head - num_heads_ - num_kv_heads_)
-                               : DeviceKeys(params_.kv, block_, head - num_heads_);
+    } else if (kType == KvType::kBFloat16) {
+      BFloat16* const to = is_value ? DeviceValues(params_.kv, block_, kv_head)
+                                    : DeviceKeys(params_.kv, block_, kv_head);
       Append(words.first, 0, to);
       Append(words.second, kHeadDim / 2, to);
     }
@@ -146,6 +150,71 @@ class TokenHeadQuads {
     }
   }
 
+  // Writes a key, or a value, as codes. Call from all lanes. The lanes of a head without `writes`
+  // write nothing.
+  __device__ void AppendCodes(bool is_value, int kv_head, bool writes, const Words& words) const {
+    uint32_t magnitudes = 0;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      magnitudes = MaxMagnitudes(MaxMagnitudes(magnitudes, words.first[i]), words.second[i]);
+    }
+    magnitudes = MaxOfPair(magnitudes);
+#pragma unroll
+    for (int distance = kLanesOfHead / 2; distance > 0; distance /= 2) {
+      magnitudes = max(magnitudes, __shfl_xor_sync(0xFFFFFFFFu, magnitudes, distance));
+    }
+    const uint32_t scale = KvScaleOf(magnitudes);
+    const float inverse_scale = InverseKvScale(scale);
+    uint32_t first[kWords];
+    uint32_t second[kWords];
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      first[i] = KvCodes(words.first[i], inverse_scale);
+      second[i] = KvCodes(words.second[i], inverse_scale);
+    }
+    uint8_t* const to = is_value ? DeviceValueCodes(params_.kv, block_, kv_head)
+                                 : DeviceKeyCodes(params_.kv, block_, kv_head);
+    const int dim = 2 * FirstWord();
+    if constexpr (kWords == kChunkWords) {
+      if (writes) {
+        WriteCodes<4>(first, first + 4, dim, to);
+        WriteCodes<4>(second, second + 4, dim + kHeadDim / 2, to);
+      }
+    } else {
+      // Lanes with the lower and the upper 8 of 16 dims exchange codes. Then the lower lane has all
+      // 16 dims in the first half of the head, the upper one in the second half.
+      constexpr int kDistance = kChunkWords / 2 / kWords;
+      const bool is_upper = (lane_ & kDistance) != 0;
+      uint32_t received[kWords];
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        received[i] = __shfl_xor_sync(0xFFFFFFFFu, is_upper ? first[i] : second[i], kDistance);
+      }
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        first[i] = is_upper ? received[i] : first[i];
+        second[i] = is_upper ? second[i] : received[i];
+      }
+      if (writes) {
+        WriteCodes<kWords>(first, second, is_upper ? dim - 8 + kHeadDim / 2 : dim, to);
+      }
+    }
+    if (!writes || lane_ % kLanesOfHead != 0) return;
+    (is_value ? DeviceValueScales(params_.kv, block_, kv_head)
+              : DeviceKeyScales(params_.kv, block_, kv_head))[block_token_] =
+        static_cast<uint8_t>(scale);
+  }
+
+  // Writes codes of 2 * kCount dims from `dim` on, and of as many 8 dims later.
+  template <int kCount>
+  __device__ void WriteCodes(const uint32_t* low, const uint32_t* high, int dim,
+                             uint8_t* to) const {
+    alignas(16) uint32_t mixed[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) mixed[i] = __byte_perm(low[i], high[i], 0x5140);
+    Move<4 * kCount>(mixed, to + DeviceKvCodeOffset(block_token_, dim, kHeadDim));
+  }
+
   const RotaryAppendParams& params_;
   const int num_heads_;
   const int num_kv_heads_;
@@ -161,10 +230,10 @@ class TokenHeadQuads {
   alignas(16) float second_weight_[2 * kWords] = {};
 };
 
-template <int kHeadDim>
+template <int kHeadDim, KvType kType>
 __global__ __launch_bounds__(32 * kTokenWarpsPerBlock) void RotaryAppendManyKernel(
     const __grid_constant__ RotaryAppendParams params, int warps_of_token, int heads_of_warp) {
-  using Heads = TokenHeadQuads<kHeadDim>;
+  using Heads = TokenHeadQuads<kHeadDim, kType>;
   __shared__ __align__(16) uint32_t shared_words[kTokenWarpsPerBlock][Heads::kSharedWords];
   ptx::AllowSuccessor();
   // From here to the wait, read only what the comment on RotaryAppend lists.
@@ -185,7 +254,10 @@ absl::Status LaunchHeadDim(const CudaStream& stream, const RotaryAppendParams& p
   const int64_t warps_of_token =
       std::clamp((num_warps + params.num_tokens - 1) / params.num_tokens, int64_t{1}, groups);
   const int64_t groups_of_warp = (groups + warps_of_token - 1) / warps_of_token;
-  return LaunchTokenWarps(stream, "rotary append of many tokens", RotaryAppendManyKernel<kHeadDim>,
+  return LaunchTokenWarps(stream, "rotary append of many tokens",
+                          params.kv.type == KvType::kFp8
+                              ? RotaryAppendManyKernel<kHeadDim, KvType::kFp8>
+                              : RotaryAppendManyKernel<kHeadDim, KvType::kBFloat16>,
                           params, groups_of_warp * kHeadsAtOnce);
 }
 

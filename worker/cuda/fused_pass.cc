@@ -47,9 +47,10 @@ kernels::DecodeLayer LayerOf(const LayerWeights& weights, kernels::BFloat16* kv)
 
 absl::Status FusedPass::Choose(const ModelOptions& options, const ModelPlan& plan,
                                const TensorRank& rank, const kernels::CudaStream& stream) {
-  // The kernel computes whole layers, and exchanges nothing.
+  // The kernel computes whole layers, exchanges nothing, and reads keys and values in bf16.
   const std::optional<kernels::DecoderStyle> style = StyleOf(plan);
-  if (rank.degree > 1 || !style) return absl::OkStatus();
+  const bool has_codes = plan.kv_groups.front().type != kernels::KvType::kBFloat16;
+  if (rank.degree > 1 || !style || has_codes) return absl::OkStatus();
   const LayerKind& kind = plan.kinds.front();
   shape_ = {.style = *style,
             .num_layers = plan.num_layers(),

@@ -17,11 +17,12 @@ struct KeyRange {
 // Call from all math warps. `num_query_rows` of the rows of `math` are in use, at most 8 * kHalves.
 // Calls on_tile(first key, address) for every tile before the tile is read. At the first tile,
 // on_tile makes sure that `math` has its queries.
-template <int kHeadDim, int kHalves, typename OnTile>
+template <int kHeadDim, int kHalves, KvType kType, typename OnTile>
 __device__ __forceinline__ void AttendKeys(const DecodeArguments& arguments,
-                                           const DecodeBlock<kHeadDim>& block, const KeyRange& keys,
-                                           int num_query_rows, MathWarp<kHeadDim, kHalves>& math,
-                                           RingSlot& slot, int& buffer, const OnTile& on_tile) {
+                                           const DecodeBlock<kHeadDim, kType>& block,
+                                           const KeyRange& keys, int num_query_rows,
+                                           MathWarp<kHeadDim, kHalves, kType>& math, RingSlot& slot,
+                                           int& buffer, const OnTile& on_tile) {
   float* const scores = reinterpret_cast<float*>(block.shared + block.layout.scores);
   for (int key = keys.begin; key < keys.end; key += kKeyTile) {
     const int num_keys = min(keys.end - key, static_cast<int>(kKeyTile));
@@ -32,7 +33,7 @@ __device__ __forceinline__ void AttendKeys(const DecodeArguments& arguments,
     if (key == keys.begin) math.Begin();
     if (math.warp * kKvBlockTokens < num_keys) {
       float page_scores[2][4];
-      math.Score(tile + math.warp * KvTile<kHeadDim>::kPageBytes, page_scores);
+      math.Score(tile + math.warp * KvTile<kHeadDim, kType>::kPageBytes, page_scores);
       exchange.template Store<kHalves>(page_scores, num_query_rows, math.warp, math.lane);
     }
     ptx::SyncThreads(kMathBarrier, kMathThreads);

@@ -94,9 +94,9 @@ struct DecodeArrivals {
 };
 
 // Byte offsets in dynamic shared memory.
-template <int kHeadDim>
+template <int kHeadDim, KvType kType = KvType::kBFloat16>
 struct DecodeShared {
-  static constexpr int kTileBytes = kKeyTilePages * KvTile<kHeadDim>::kPageBytes;
+  static constexpr int kTileBytes = kKeyTilePages * KvTile<kHeadDim, kType>::kPageBytes;
   static constexpr int kNumBarriers = 2 * kMaxDecodeStages + 2 * kArrivalTurns;
 
   // score_rows: the most query heads that an item has.
@@ -123,7 +123,7 @@ struct DecodeShared {
 };
 
 // What every warp knows about its block.
-template <int kHeadDim>
+template <int kHeadDim, KvType kType = KvType::kBFloat16>
 struct DecodeBlock {
   __device__ __forceinline__ static int KvHead() { return static_cast<int>(blockIdx.x); }
   // The number of its DecodeStart.
@@ -141,7 +141,7 @@ struct DecodeBlock {
     return WrittenBarrier(turn) + 8 * kArrivalTurns;
   }
   __device__ __forceinline__ uint32_t Tile(int stage) const {
-    return address + stage * DecodeShared<kHeadDim>::kTileBytes;
+    return address + stage * DecodeShared<kHeadDim, kType>::kTileBytes;
   }
   __device__ __forceinline__ uint32_t Query(int stage) const {
     return address + layout.queries + stage * layout.query_bytes;
@@ -153,7 +153,7 @@ struct DecodeBlock {
     return *reinterpret_cast<DecodeArrivals*>(shared + layout.arrivals);
   }
 
-  DecodeShared<kHeadDim> layout;
+  DecodeShared<kHeadDim, kType> layout;
   unsigned char* shared;
   uint32_t address;  // of `shared`
 };

@@ -13,12 +13,12 @@ namespace lockstep::kernels {
 
 // The warp that copies keys and values, tile by tile. The queries of a row come with its first
 // tile. Tiles that earlier steps wrote are requested before the wait for the preceding kernel.
-template <int kHeadDim>
+template <int kHeadDim, KvType kType>
 class RingFiller {
  public:
   // Reads `start`, so that Fill has all it needs for its first tiles.
   __device__ __forceinline__ RingFiller(const DecodeArguments& arguments,
-                                        const DecodeBlock<kHeadDim>& block,
+                                        const DecodeBlock<kHeadDim, kType>& block,
                                         const DecodePlanMemory& plan, const DecodeStart& start,
                                         int lane)
       : arguments_(arguments),
@@ -140,7 +140,7 @@ class RingFiller {
   // `pages`.
   __device__ __forceinline__ void CopyTile(const FillerItem& item, int page, int end,
                                            BlockId pages) {
-    constexpr int kPageBytes = KvTile<kHeadDim>::kPageBytes;
+    constexpr int kPageBytes = KvTile<kHeadDim, kType>::kPageBytes;
     const PagedDecodeAttentionParams& params = arguments_.params;
     const BlockId source = __shfl_sync(0xFFFFFFFFu, pages, (page + lane_) % kPagesOfWarp);
     const int tile_pages = min(end - page, kKeyTilePages);
@@ -159,7 +159,7 @@ class RingFiller {
     __syncwarp();
     if (lane_ < tile_pages) {
       ptx::CopyBulk(block_.Tile(slot_.stage) + lane_ * kPageBytes,
-                    DeviceKeys(params.kv, source, item.work.kv_head), kPageBytes, full);
+                    PageInPool<kType>(params.kv, source, item.work.kv_head), kPageBytes, full);
     }
   }
 
@@ -175,7 +175,7 @@ class RingFiller {
   }
 
   const DecodeArguments& arguments_;
-  const DecodeBlock<kHeadDim>& block_;
+  const DecodeBlock<kHeadDim, kType>& block_;
   const DecodePlanMemory& plan_;
   int lane_;
   BlockId first_pages_;

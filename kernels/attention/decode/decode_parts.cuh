@@ -65,10 +65,12 @@ __device__ __forceinline__ void FoldParts(const DecodeArguments& arguments, cons
 // An unfinished part: the fold of its splits so far, in the layout of a MathWarp.
 template <int kHeadDim, int kHalves>
 struct DecodePart {
-  using Math = MathWarp<kHeadDim, kHalves>;
+  static constexpr int kColumnSteps = MathWarp<kHeadDim, kHalves>::kColumnSteps;
 
   // Folds in the split that `math` has attended to.
-  __device__ __forceinline__ void Extend(const Math& math, bool opens, float exponent_scale) {
+  template <KvType kType>
+  __device__ __forceinline__ void Extend(const MathWarp<kHeadDim, kHalves, kType>& math, bool opens,
+                                         float exponent_scale) {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
       const SoftmaxRow open = {math.rows[half].reference, SumOverQuad(math.rows[half].sum)};
@@ -76,7 +78,7 @@ struct DecodePart {
       const PartialFold fold(closed.reference, open.reference, exponent_scale);
       closed = opens ? open : SoftmaxRow{fold.reference, fold(closed.sum, open.sum)};
 #pragma unroll
-      for (int i = 0; i < Math::kColumnSteps; ++i) {
+      for (int i = 0; i < kColumnSteps; ++i) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           float& sum = output[i][j / 2][2 * half + j % 2];
@@ -88,7 +90,7 @@ struct DecodePart {
   }
 
   SoftmaxRow rows[kHalves];
-  float output[Math::kColumnSteps][2][4];
+  float output[kColumnSteps][2][4];
 };
 
 // What the math warps remember of an item while they attend to its keys.
@@ -115,10 +117,10 @@ struct MathItem {
 };
 
 // Writes the output of a row that has only one part.
-template <int kHeadDim, int kHalves, bool kShared>
+template <int kHeadDim, int kHalves, bool kShared, KvType kType>
 __device__ __forceinline__ void WriteOutput(const DecodeArguments& arguments,
                                             const MathItem<kShared>& work,
-                                            const MathWarp<kHeadDim, kHalves>& math,
+                                            const MathWarp<kHeadDim, kHalves, kType>& math,
                                             const DecodePart<kHeadDim, kHalves>& part) {
   const int group = arguments.group;
   float reciprocals[kHalves];
@@ -133,10 +135,10 @@ __device__ __forceinline__ void WriteOutput(const DecodeArguments& arguments,
 }
 
 // Writes this part of the item's rows.
-template <int kHeadDim, int kHalves, bool kShared>
+template <int kHeadDim, int kHalves, bool kShared, KvType kType>
 __device__ __forceinline__ void WritePart(const DecodeArguments& arguments,
                                           const MathItem<kShared>& work,
-                                          const MathWarp<kHeadDim, kHalves>& math,
+                                          const MathWarp<kHeadDim, kHalves, kType>& math,
                                           const DecodePart<kHeadDim, kHalves>& part) {
   const int group = arguments.group;
   const int num_rows = kShared ? work.item.num_rows * group : group;

@@ -50,9 +50,9 @@ struct ScoreExchange {
 
 // One warp's share of an item: all rows, all weights, and 16 columns of the values from column 16 *
 // (warp + 4i) on, for each i.
-template <int kHeadDim, int kHalves>
+template <int kHeadDim, int kHalves, KvType kType = KvType::kBFloat16>
 struct MathWarp {
-  using Tile = KvTile<kHeadDim>;
+  using Tile = KvTile<kHeadDim, kType>;
   static constexpr int kColumnSteps = (Tile::kSteps + kMathWarps - 1) / kMathWarps;
 
   __device__ __forceinline__ bool HasColumns(int i) const {
@@ -89,13 +89,14 @@ struct MathWarp {
     }
   }
 
-  __device__ __forceinline__ void Score(uint32_t keys, float (&scores)[2][4]) const {
+  __device__ __forceinline__ void Score(uint32_t page, float (&scores)[2][4]) const {
+    const typename Tile::KeyScales scales(page, lane);
 #pragma unroll
     for (int j = 0; j < 4; ++j) scores[0][j] = scores[1][j] = 0.0f;
 #pragma unroll
     for (int step = 0; step < Tile::kSteps; ++step) {
       uint32_t b[4];
-      Tile::LoadKeys(b, keys, step, lane);
+      Tile::LoadKeys(b, page, step, scales, lane);
       ptx::MmaM16N8K16(scores[0], query[step], b[0], b[1]);
       ptx::MmaM16N8K16(scores[1], query[step], b[2], b[3]);
     }
@@ -131,11 +132,12 @@ struct MathWarp {
 
   __device__ __forceinline__ void AddValues(uint32_t page, int num_keys,
                                             const uint32_t (&weights)[4]) {
+    const typename Tile::ValueScales scales(page, lane);
 #pragma unroll
     for (int i = 0; i < kColumnSteps; ++i) {
       if (!HasColumns(i)) continue;
       uint32_t b[4];
-      Tile::LoadValues(b, page + Tile::kHalfBytes, warp + kMathWarps * i, lane);
+      Tile::LoadValues(b, page, warp + kMathWarps * i, scales, lane);
       if (num_keys < kKvBlockTokens) ClearValuesFrom(b, num_keys, lane);
       ptx::MmaM16N8K16(output[i][0], weights, b[0], b[1]);
       ptx::MmaM16N8K16(output[i][1], weights, b[2], b[3]);

@@ -21,9 +21,9 @@ namespace {
 // The warp that counts arrivals. It exists because waiting for the count, and for partial results
 // to become visible to other blocks, would hold up the math warps. Each lane counts for one row of
 // the item.
-template <int kHeadDim>
-__device__ void CountArrivals(const DecodeArguments& arguments, const DecodeBlock<kHeadDim>& block,
-                              int lane) {
+template <int kHeadDim, KvType kType>
+__device__ void CountArrivals(const DecodeArguments& arguments,
+                              const DecodeBlock<kHeadDim, kType>& block, int lane) {
   DecodeArrivals& arrivals = block.ArrivalTurns();
   for (int turn = 0;; ++turn) {
     ptx::WaitBarrier(block.WrittenBarrier(turn), turn / kArrivalTurns % 2);
@@ -49,10 +49,12 @@ __device__ void CountArrivals(const DecodeArguments& arguments, const DecodeBloc
 }
 
 // A math warp's side of the arrivals. It reads the answers, and folds rows, a few items later.
-template <int kHeadDim>
+template <int kHeadDim, KvType kType>
 struct ArrivalQueue {
+  using Block = DecodeBlock<kHeadDim, kType>;
+
   // Thread i has row i of the item.
-  __device__ __forceinline__ void Send(const DecodeBlock<kHeadDim>& block, const DecodeItem& item,
+  __device__ __forceinline__ void Send(const Block& block, const DecodeItem& item,
                                        const DecodeItemRow& row) {
     DecodeWork& written = block.ArrivalTurns().written[sent % kArrivalTurns];
     const auto thread = static_cast<int>(threadIdx.x);
@@ -65,8 +67,8 @@ struct ArrivalQueue {
   }
   // Receives answers, and folds the rows that are complete, until at most `num_pending` answers are
   // outstanding.
-  __device__ __forceinline__ void Receive(const DecodeArguments& arguments,
-                                          const DecodeBlock<kHeadDim>& block, int num_pending) {
+  __device__ __forceinline__ void Receive(const DecodeArguments& arguments, const Block& block,
+                                          int num_pending) {
     for (; sent - received > num_pending; ++received) {
       ptx::WaitBarrier(block.CountedBarrier(received), received / kArrivalTurns % 2);
       const DecodeFold& fold = block.ArrivalTurns().folds[received % kArrivalTurns];
@@ -83,15 +85,16 @@ struct ArrivalQueue {
 
 // Call from all math warps. kShared: items may have several rows. It is a template parameter
 // because two loops in one kernel would take registers from each other.
-template <int kHeadDim, int kHalves, bool kShared>
+template <int kHeadDim, KvType kType, int kHalves, bool kShared>
 __device__ __forceinline__ void Compute(const DecodeArguments& arguments,
-                                        const DecodeBlock<kHeadDim>& block, int warp, int lane) {
+                                        const DecodeBlock<kHeadDim, kType>& block, int warp,
+                                        int lane) {
   const int group = arguments.group;
-  MathWarp<kHeadDim, kHalves> math;
+  MathWarp<kHeadDim, kHalves, kType> math;
   DecodePart<kHeadDim, kHalves> part = {};
   math.warp = warp;
   math.lane = lane;
-  ArrivalQueue<kHeadDim> arrivals;
+  ArrivalQueue<kHeadDim, kType> arrivals;
   RingSlot slot;
   int buffer = 0;
   for (;;) {
@@ -157,9 +160,8 @@ __device__ __forceinline__ bool IsIdle(const DecodeArguments& arguments, const D
 }
 
 // Call from a warp.
-template <int kHeadDim>
-__device__ __forceinline__ void InitializeBarriers(const DecodeBlock<kHeadDim>& block,
-                                                   int num_stages, int lane) {
+template <typename Block>
+__device__ __forceinline__ void InitializeBarriers(const Block& block, int num_stages, int lane) {
   static_assert(kMaxDecodeStages <= 32 && kArrivalTurns <= 32);
   if (lane < num_stages) {
     ptx::InitBarrier(block.FullBarrier(lane), 1);
@@ -182,19 +184,19 @@ constexpr int DecodeRegisters(int head_dim, int halves) {
   return head_dim < 128 && halves == 1 ? 152 : 168;
 }
 
-template <int kHeadDim, int kHalves, bool kShared>
+template <int kHeadDim, KvType kType, int kHalves, bool kShared>
 __global__ __maxnreg__(DecodeRegisters(kHeadDim, kHalves)) void PagedDecodeKernel(
-    const DecodeArguments arguments, const DecodeShared<kHeadDim> layout) {
+    const DecodeArguments arguments, const DecodeShared<kHeadDim, kType> layout) {
   extern __shared__ __align__(1024) unsigned char shared[];
   // From here to the wait, read only what the comment on PagedDecodeAttentionParams lists.
-  const DecodeBlock<kHeadDim> block = {layout, shared, ptx::SharedAddress(shared)};
+  const DecodeBlock<kHeadDim, kType> block = {layout, shared, ptx::SharedAddress(shared)};
   const DecodePlanMemory plan(arguments.params.plan, static_cast<int>(arguments.params.num_rows),
                               arguments.max_runs);
   const DecodeStart& start = plan.starts[block.Start()];
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
   if (warp == kCopyWarp) {
-    RingFiller<kHeadDim> filler(arguments, block, plan, start, lane);
+    RingFiller<kHeadDim, kType> filler(arguments, block, plan, start, lane);
     if (IsIdle(arguments, start)) return;
     InitializeBarriers(block, arguments.num_stages, lane);
     if (arguments.params.num_rows <= kFewDecodeRows) ptx::AllowSuccessor();
@@ -210,7 +212,7 @@ __global__ __maxnreg__(DecodeRegisters(kHeadDim, kHalves)) void PagedDecodeKerne
   } else {
     ptx::WaitForPredecessor();
     ClearPaddingRows<kHeadDim>(arguments);
-    Compute<kHeadDim, kHalves, kShared>(arguments, block, warp, lane);
+    Compute<kHeadDim, kType, kHalves, kShared>(arguments, block, warp, lane);
   }
 }
 
@@ -225,25 +227,25 @@ struct DecodeShape {
   int num_stages;
   int shared_bytes;
 };
-template <int kHeadDim>
+template <int kHeadDim, KvType kType>
 DecodeShape ChooseShape(int group, int max_query_rows) {
   constexpr int kMinStages = 2;
   for (const int blocks : {2, 1}) {
     const int limit = std::min(kSharedBytesPerMultiprocessor / blocks - kReservedBytesPerBlock,
                                kMaxSharedBytesPerBlock);
     for (int stages = kMaxDecodeStages; stages >= kMinStages; --stages) {
-      const int bytes = DecodeShared<kHeadDim>(group, max_query_rows, stages).end;
+      const int bytes = DecodeShared<kHeadDim, kType>(group, max_query_rows, stages).end;
       if (bytes <= limit) return {blocks, stages, bytes};
     }
   }
   return {};
 }
 
-template <int kHeadDim>
+template <int kHeadDim, KvType kType>
 DecodeArguments MakeArguments(const CudaStream& stream, const PagedDecodeAttentionParams& params) {
   const int group = static_cast<int>(params.num_heads / params.kv.num_kv_heads);
   const int max_query_rows = MaxSharingRows(params) * group;
-  const DecodeShape shape = ChooseShape<kHeadDim>(group, max_query_rows);
+  const DecodeShape shape = ChooseShape<kHeadDim, kType>(group, max_query_rows);
   const int64_t max_parts = NumAttentionSplits(params.max_keys);
   const int64_t max_blocks = int64_t{stream.num_multiprocessors} * shape.blocks_per_multiprocessor;
   const int64_t max_runs = std::clamp(max_blocks / params.kv.num_kv_heads, int64_t{1},
@@ -258,41 +260,43 @@ DecodeArguments MakeArguments(const CudaStream& stream, const PagedDecodeAttenti
           .max_runs = static_cast<int>(max_runs)};
 }
 
-template <int kHeadDim, int kHalves, bool kShared>
+template <int kHeadDim, KvType kType, int kHalves, bool kShared>
 absl::Status LaunchDecode(const CudaStream& stream, const DecodeArguments& arguments) {
-  const auto kernel = PagedDecodeKernel<kHeadDim, kHalves, kShared>;
+  const auto kernel = PagedDecodeKernel<kHeadDim, kType, kHalves, kShared>;
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, arguments.shared_bytes));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
       kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
-  return Launch(
-      stream, "paged decode attention",
-      {.grid = dim3(static_cast<unsigned>(arguments.params.kv.num_kv_heads),
-                    static_cast<unsigned>(arguments.max_runs)),
-       .block = dim3(kDecodeThreads),
-       .shared_bytes = static_cast<size_t>(arguments.shared_bytes)},
-      kernel, arguments,
-      DecodeShared<kHeadDim>(arguments.group, arguments.max_query_rows, arguments.num_stages));
+  return Launch(stream, "paged decode attention",
+                {.grid = dim3(static_cast<unsigned>(arguments.params.kv.num_kv_heads),
+                              static_cast<unsigned>(arguments.max_runs)),
+                 .block = dim3(kDecodeThreads),
+                 .shared_bytes = static_cast<size_t>(arguments.shared_bytes)},
+                kernel, arguments,
+                DecodeShared<kHeadDim, kType>(arguments.group, arguments.max_query_rows,
+                                              arguments.num_stages));
 }
 
 }  // namespace
 
 int MaxDecodeRuns(const CudaStream& stream, const PagedDecodeAttentionParams& params) {
   int runs = 0;
-  ForHeadDim(params.kv.head_dim,
-             [&](auto head_dim) { runs = MakeArguments<head_dim()>(stream, params).max_runs; });
+  ForKv(params.kv, [&](auto head_dim, auto type) {
+    runs = MakeArguments<head_dim(), type()>(stream, params).max_runs;
+  });
   return runs;
 }
 
 absl::Status LaunchPagedDecode(const CudaStream& stream, const PagedDecodeAttentionParams& params) {
   absl::Status status;
-  ForHeadDim(params.kv.head_dim, [&](auto head_dim) {
-    const DecodeArguments arguments = MakeArguments<head_dim()>(stream, params);
+  ForKv(params.kv, [&](auto head_dim, auto type) {
     constexpr int kDim = head_dim();
+    constexpr KvType kType = type();
+    const DecodeArguments arguments = MakeArguments<kDim, kType>(stream, params);
     status.Update(arguments.max_query_rows > arguments.group
-                      ? LaunchDecode<kDim, 2, true>(stream, arguments)
-                  : arguments.group > 8 ? LaunchDecode<kDim, 2, false>(stream, arguments)
-                                        : LaunchDecode<kDim, 1, false>(stream, arguments));
+                      ? LaunchDecode<kDim, kType, 2, true>(stream, arguments)
+                  : arguments.group > 8 ? LaunchDecode<kDim, kType, 2, false>(stream, arguments)
+                                        : LaunchDecode<kDim, kType, 1, false>(stream, arguments));
   });
   return status;
 }

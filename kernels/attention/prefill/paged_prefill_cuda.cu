@@ -13,10 +13,10 @@ constexpr int kNumWarps = kPrefillThreads / 32;
 constexpr int kPrefillBlockRows = static_cast<int>(kSmallPrefillTileRows);
 static_assert(kPrefillBlockRows == kNumWarps * kPrefillWarpRows);
 
-template <int kHeadDim>
+template <int kHeadDim, KvType kType>
 struct PrefillShared {
   static constexpr int kStages = 3;
-  static constexpr int kTileBytes = kKeyTilePages * KvTile<kHeadDim>::kPageBytes;
+  static constexpr int kTileBytes = kKeyTilePages * KvTile<kHeadDim, kType>::kPageBytes;
   static constexpr int kQueryBytes = kPrefillBlockRows * kHeadDim * 2;
   static constexpr int kQueries = kStages * kTileBytes;  // offset
   static constexpr int kBarriers = kQueries + kQueryBytes;
@@ -89,10 +89,10 @@ __device__ __forceinline__ void LoadQueries(const PrefillArguments& arguments, c
 }
 
 // Copies key tiles into the ring, one after the other. Only the first warp uses it.
-template <int kHeadDim>
+template <int kHeadDim, KvType kType>
 struct TileLoader {
-  using Shared = PrefillShared<kHeadDim>;
-  static constexpr int kPageBytes = KvTile<kHeadDim>::kPageBytes;
+  using Shared = PrefillShared<kHeadDim, kType>;
+  static constexpr int kPageBytes = KvTile<kHeadDim, kType>::kPageBytes;
 
   __device__ __forceinline__ TileLoader(const PrefillArguments& arguments, const RowTile& tile,
                                         uint32_t shared, int lane)
@@ -119,7 +119,7 @@ struct TileLoader {
     __syncwarp();
     if (lane < tile_pages) {
       ptx::CopyBulk(shared + slot.stage * Shared::kTileBytes + lane * kPageBytes,
-                    DeviceKeys(kv, lane_page, kv_head), kPageBytes, full);
+                    PageInPool<kType>(kv, lane_page, kv_head), kPageBytes, full);
     }
     page += kKeyTilePages;
     FetchPage();
@@ -138,14 +138,14 @@ struct TileLoader {
 };
 
 // A warp's 16 rows.
-template <int kHeadDim>
+template <int kHeadDim, KvType kType>
 struct RowsWarp {
-  using Tile = KvTile<kHeadDim>;
+  using Tile = KvTile<kHeadDim, kType>;
 
   __device__ __forceinline__ void Begin(uint32_t queries) {
 #pragma unroll
     for (int step = 0; step < Tile::kSteps; ++step) {
-      Tile::LoadRows(query[step], queries, step, lane);
+      KvTile<kHeadDim>::LoadRows(query[step], queries, step, lane);
     }
     open.Clear();
     closed.Clear();
@@ -158,12 +158,17 @@ struct RowsWarp {
 #pragma unroll
       for (int j = 0; j < 4; ++j) scores[n][j] = 0.0f;
     }
+    typename Tile::KeyScales scales[kKeyTilePages];
+#pragma unroll
+    for (int page = 0; page < kKeyTilePages; ++page) {
+      scales[page] = {tile + page * Tile::kPageBytes, lane};
+    }
 #pragma unroll
     for (int step = 0; step < Tile::kSteps; ++step) {
 #pragma unroll
       for (int page = 0; page < kKeyTilePages; ++page) {
         uint32_t b[4];
-        Tile::LoadKeys(b, tile + page * Tile::kPageBytes, step, lane);
+        Tile::LoadKeys(b, tile + page * Tile::kPageBytes, step, scales[page], lane);
         ptx::MmaM16N8K16(scores[2 * page], query[step], b[0], b[1]);
         ptx::MmaM16N8K16(scores[2 * page + 1], query[step], b[2], b[3]);
       }
@@ -192,10 +197,11 @@ struct RowsWarp {
 
   __device__ __forceinline__ void AddValues(uint32_t page, int num_keys,
                                             const uint32_t (&weights)[4]) {
+    const typename Tile::ValueScales scales(page, lane);
 #pragma unroll
     for (int step = 0; step < Tile::kSteps; ++step) {
       uint32_t b[4];
-      Tile::LoadValues(b, page + Tile::kHalfBytes, step, lane);
+      Tile::LoadValues(b, page, step, scales, lane);
       if (num_keys < kKvBlockTokens) ClearValuesFrom(b, num_keys, lane);
       ptx::MmaM16N8K16(open.values[2 * step], weights, b[0], b[1]);
       ptx::MmaM16N8K16(open.values[2 * step + 1], weights, b[2], b[3]);
@@ -209,17 +215,18 @@ struct RowsWarp {
   RowsPartial<kHeadDim> closed;  // before it
 };
 
-template <int kHeadDim>
+template <int kHeadDim, KvType kType>
 __device__ __forceinline__ void WalkKeys(const PrefillArguments& arguments, const RowTile& rows,
-                                         uint32_t shared, int warp, RowsWarp<kHeadDim>& math) {
-  using Shared = PrefillShared<kHeadDim>;
+                                         uint32_t shared, int warp,
+                                         RowsWarp<kHeadDim, kType>& math) {
+  using Shared = PrefillShared<kHeadDim, kType>;
   const int warp_row = warp * kPrefillWarpRows;
   const int first_position = rows.Position(warp_row, arguments.group);
   const int last_position =
       warp_row < rows.num_rows
           ? rows.Position(min(warp_row + kPrefillWarpRows, rows.num_rows) - 1, arguments.group)
           : -1;
-  TileLoader<kHeadDim> loader(arguments, rows, shared, math.lane);
+  TileLoader<kHeadDim, kType> loader(arguments, rows, shared, math.lane);
   if (warp == 0) {
 #pragma unroll
     for (int i = 0; i + 1 < Shared::kStages; ++i) loader.LoadNext();
@@ -252,10 +259,10 @@ __device__ __forceinline__ void WalkKeys(const PrefillArguments& arguments, cons
   }
 }
 
-template <int kHeadDim>
+template <int kHeadDim, KvType kType>
 __global__ __launch_bounds__(kPrefillThreads,
                              1) void PagedPrefillKernel(const PrefillArguments arguments) {
-  using Shared = PrefillShared<kHeadDim>;
+  using Shared = PrefillShared<kHeadDim, kType>;
   extern __shared__ __align__(1024) unsigned char shared[];
   const uint32_t shared_address = ptx::SharedAddress(shared);
   if (threadIdx.x == 0) {
@@ -276,7 +283,7 @@ __global__ __launch_bounds__(kPrefillThreads,
   __syncthreads();
 
   const int warp = threadIdx.x / 32;
-  RowsWarp<kHeadDim> math;
+  RowsWarp<kHeadDim, kType> math;
   math.lane = threadIdx.x % 32;
   int row[2];
   for (int half = 0; half < 2; ++half) {
@@ -285,7 +292,7 @@ __global__ __launch_bounds__(kPrefillThreads,
         row[half] < rows.num_rows ? rows.Position(row[half], arguments.group) : -1;
   }
   math.Begin(shared_address + Shared::kQueries + warp * kPrefillWarpRows * kHeadDim * 2);
-  WalkKeys<kHeadDim>(arguments, rows, shared_address, warp, math);
+  WalkKeys(arguments, rows, shared_address, warp, math);
   for (int half = 0; half < 2; ++half) {
     if (row[half] >= rows.num_rows) continue;
     math.closed.Write(half, math.lane,
@@ -294,16 +301,16 @@ __global__ __launch_bounds__(kPrefillThreads,
   }
 }
 
-template <int kHeadDim>
+template <int kHeadDim, KvType kType>
 absl::Status LaunchPrefill(const CudaStream& stream, const PagedPrefillAttentionParams& params) {
   if constexpr (kHeadDim == 64 || kHeadDim == 128 || kHeadDim == 256) {
     return LaunchWarpgroupPrefill(stream, params);
   } else {
     const PrefillArguments arguments = MakePrefillArguments(params);
-    return LaunchPrefillKernel(stream, PagedPrefillKernel<kHeadDim>, arguments,
+    return LaunchPrefillKernel(stream, PagedPrefillKernel<kHeadDim, kType>, arguments,
                                {.num_threads = kPrefillThreads,
                                 .num_blocks = arguments.num_items,
-                                .shared_bytes = PrefillShared<kHeadDim>::kBytes});
+                                .shared_bytes = PrefillShared<kHeadDim, kType>::kBytes});
   }
 }
 
@@ -312,8 +319,9 @@ absl::Status LaunchPrefill(const CudaStream& stream, const PagedPrefillAttention
 absl::Status LaunchPagedPrefill(const CudaStream& stream,
                                 const PagedPrefillAttentionParams& params) {
   absl::Status status;
-  ForHeadDim(params.kv.head_dim,
-             [&](auto head_dim) { status.Update(LaunchPrefill<head_dim()>(stream, params)); });
+  ForKv(params.kv, [&](auto head_dim, auto type) {
+    status.Update(LaunchPrefill<head_dim(), type()>(stream, params));
+  });
   return status;
 }
 

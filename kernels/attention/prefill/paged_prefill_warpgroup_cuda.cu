@@ -15,7 +15,7 @@
 namespace lockstep::kernels {
 namespace {
 
-template <int kHeadDim, int kGroups>
+template <int kHeadDim, int kGroups, KvType kType>
 __global__ __launch_bounds__(
     (PrefillBlock<kHeadDim, kGroups>::kThreads),
     1) void WarpgroupPrefillKernel(const __grid_constant__ PrefillArguments arguments) {
@@ -48,21 +48,28 @@ __global__ __launch_bounds__(
   const int lane = threadIdx.x % 32;
   if (warp >= B::kComputeWarps) {
     ptx::ReleaseRegisters<B::kCopyRegisters>();
-    PrefillCopier<kHeadDim, kGroups>(arguments, shared, warp - B::kComputeWarps, lane).Run();
+    PrefillCopier<kHeadDim, kGroups, kType>(arguments, shared, warp - B::kComputeWarps, lane).Run();
   } else {
     ptx::TakeRegisters<B::kComputeRegisters>();
     PrefillGroup<kHeadDim, kGroups>(arguments, shared, warp, lane).Run();
   }
 }
 
-template <int kHeadDim, int kGroups>
-absl::Status LaunchKernel(const CudaStream& stream, const PagedPrefillAttentionParams& params) {
+template <int kHeadDim, int kGroups, KvType kType>
+absl::Status LaunchKernelOf(const CudaStream& stream, const PagedPrefillAttentionParams& params) {
   using B = PrefillBlock<kHeadDim, kGroups>;
   const PrefillArguments arguments = MakePrefillArguments(params);
   const int num_blocks = std::min(arguments.num_items, stream.num_multiprocessors);
   return LaunchPrefillKernel(
-      stream, WarpgroupPrefillKernel<kHeadDim, kGroups>, arguments,
+      stream, WarpgroupPrefillKernel<kHeadDim, kGroups, kType>, arguments,
       {.num_threads = B::kThreads, .num_blocks = num_blocks, .shared_bytes = B::kBytes});
+}
+
+template <int kHeadDim, int kGroups>
+absl::Status LaunchKernel(const CudaStream& stream, const PagedPrefillAttentionParams& params) {
+  return params.kv.type == KvType::kFp8
+             ? LaunchKernelOf<kHeadDim, kGroups, KvType::kFp8>(stream, params)
+             : LaunchKernelOf<kHeadDim, kGroups, KvType::kBFloat16>(stream, params);
 }
 
 template <int kHeadDim>

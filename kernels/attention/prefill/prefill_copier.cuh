@@ -4,14 +4,16 @@
 
 #include "kernels/attention/prefill/prefill_block.cuh"
 
-// The warpgroup of a prefill block that copies queries, keys and values to shared memory.
+// The warpgroup of a prefill block that copies queries, keys and values to shared memory. Codes
+// become bf16 on the way.
 namespace lockstep::kernels {
 
 // One warp of that warpgroup. It copies page `warp` of every tile, and its share of the queries.
-template <int kHeadDim, int kGroups>
+template <int kHeadDim, int kGroups, KvType kType>
 class PrefillCopier {
  public:
   using B = PrefillBlock<kHeadDim, kGroups>;
+  static constexpr bool kConverts = kType == KvType::kFp8;
   static constexpr int kPageBytes = B::kPanels * kPanelPageBytes;  // of keys, or of values
 
   __device__ __forceinline__ PrefillCopier(const PrefillArguments& arguments, unsigned char* shared,
@@ -89,7 +91,14 @@ class PrefillCopier {
     const uint32_t target =
         address_ + B::kKeys + keys_.stage * B::kTileBytes + warp_ * kPanelPageBytes;
     ptx::WaitBarrier(address_ + B::kKeysEmpty + 8 * keys_.stage, keys_.phase ^ 1);
-    if (lane_ == 0) {
+    if constexpr (kConverts) {
+      const PagedKv& kv = arguments_.params.kv;
+      if (PageKeys(tile) > 0) {
+        ConvertPage(DeviceKeyCodes(kv, block, kv_head_), DeviceKeyScales(kv, block, kv_head_),
+                    kKvBlockTokens, target, kKeyTilePages * kPanelPageBytes);
+      }
+      Publish(full);
+    } else if (lane_ == 0) {
       if (PageKeys(tile) > 0) {
         const BFloat16* const keys = DeviceKeys(arguments_.params.kv, block, kv_head_);
         ptx::ArriveExpectBytes(full, kPageBytes);
@@ -108,16 +117,20 @@ class PrefillCopier {
   __device__ __forceinline__ void CopyValues(int tile, BlockId block) {
     const uint32_t full = address_ + B::kValuesFull + 8 * values_.stage;
     const int target = B::kValues + values_.stage * B::kTileBytes + warp_ * kPageBytes;
-    const BFloat16* const values = DeviceValues(arguments_.params.kv, block, kv_head_);
+    const PagedKv& kv = arguments_.params.kv;
     const int page_keys = PageKeys(tile);
     ptx::WaitBarrier(address_ + B::kValuesEmpty + 8 * values_.stage, values_.phase ^ 1);
-    if (page_keys >= kKvBlockTokens) {
+    if constexpr (kConverts) {
+      ConvertPage(DeviceValueCodes(kv, block, kv_head_), DeviceValueScales(kv, block, kv_head_),
+                  page_keys, address_ + target, kPanelPageBytes);
+      Publish(full);
+    } else if (page_keys >= kKvBlockTokens) {
       if (lane_ == 0) {
         ptx::ArriveExpectBytes(full, kPageBytes);
-        ptx::CopyBulk(address_ + target, values, kPageBytes, full);
+        ptx::CopyBulk(address_ + target, DeviceValues(kv, block, kv_head_), kPageBytes, full);
       }
     } else {
-      CopyPartOfPage(target, values, max(page_keys, 0), full);
+      CopyPartOfPage(target, DeviceValues(kv, block, kv_head_), max(page_keys, 0), full);
     }
     values_.Advance(B::kValueStages);
   }
@@ -143,6 +156,56 @@ class PrefillCopier {
       ptx::CopyBulk(address_ + target + panel * kPanelPageBytes,
                     values + panel * (kPanelPageBytes / 2), num_keys * kRowBytes, full);
     }
+  }
+
+  // Writes the elements of a page's keys or values to shared memory, in the order that the bulk
+  // copies give. Panels are `panel_stride` bytes apart. Tokens from `num_tokens` on become zero.
+  __device__ __forceinline__ void ConvertPage(const uint8_t* codes, const uint8_t* scales,
+                                              int num_tokens, uint32_t target, int panel_stride) {
+    constexpr int kRowChunks = kHeadDim / kKvChunkCodes;
+    constexpr int kLaneChunks = kKvBlockTokens * kRowChunks / 32;
+    // How many are under way at once: as many as the registers hold.
+    constexpr int kBatch = B::kCopyRegisters < 40 || kLaneChunks < 4 ? 2 : 4;
+    static_assert(kLaneChunks % kBatch == 0);
+#pragma unroll
+    for (int first = 0; first < kLaneChunks; first += kBatch) {
+      uint4 words[kBatch];
+      uint32_t multipliers[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int index = (first + i) * 32 + lane_;
+        const int token = index / kRowChunks;
+        words[i] = make_uint4(0, 0, 0, 0);
+        multipliers[i] = 0;
+        if (token < num_tokens) {
+          const int from = DeviceKvChunk(token, index % kRowChunks, kHeadDim / 2);
+          words[i] = __ldcg(reinterpret_cast<const uint4*>(codes) + from);
+          multipliers[i] = KvMultiplier(__ldcg(scales + token)) * 0x10001u;
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int index = (first + i) * 32 + lane_;
+        const int token = index / kRowChunks;
+        const int chunk = index % kRowChunks * 2;  // of 8 elements
+        const uint32_t row = target + chunk / 8 * panel_stride + token * kPanelDims * 2;
+        const uint32_t m = multipliers[i];
+        const uint4& w = words[i];
+        ptx::StoreShared128(row + ((chunk ^ token) % 8) * 16,
+                            make_uint4(EvenKvElements(w.x, m), EvenKvElements(w.y, m),
+                                       EvenKvElements(w.z, m), EvenKvElements(w.w, m)));
+        ptx::StoreShared128(row + (((chunk + 1) ^ token) % 8) * 16,
+                            make_uint4(OddKvElements(w.x, m), OddKvElements(w.y, m),
+                                       OddKvElements(w.z, m), OddKvElements(w.w, m)));
+      }
+    }
+  }
+
+  // Tells the readers that this warp has written its page of a tile.
+  __device__ __forceinline__ void Publish(uint32_t full) {
+    ptx::FenceAsyncProxy();  // matrix products read what ordinary stores wrote
+    __syncwarp();
+    if (lane_ == 0) ptx::Arrive(full);
   }
 
   const PrefillArguments& arguments_;

@@ -11,6 +11,11 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* pointer) {
 
 // Loads from shared memory, in the order of the program among themselves and beside barriers and
 // matrix instructions.
+__device__ __forceinline__ uint32_t LoadShared8(uint32_t shared_address) {
+  uint32_t value;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(value) : "r"(shared_address));
+  return value;
+}
 __device__ __forceinline__ uint32_t LoadShared16(uint32_t shared_address) {
   uint32_t value;
   asm volatile(
@@ -44,6 +49,11 @@ __device__ __forceinline__ uint4 LoadShared128(uint32_t shared_address) {
 }
 __device__ __forceinline__ void StoreShared32(uint32_t shared_address, uint32_t value) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared_address), "r"(value) : "memory");
+}
+__device__ __forceinline__ void StoreShared128(uint32_t shared_address, uint4 value) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared_address), "r"(value.x),
+               "r"(value.y), "r"(value.z), "r"(value.w)
+               : "memory");
 }
 // 16 bytes from global to shared memory, asynchronously, past L1. With `valid` false the 16 bytes
 // become zero and nothing is read.

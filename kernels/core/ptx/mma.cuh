@@ -38,4 +38,19 @@ __device__ __forceinline__ void LoadMatrixX4Transposed(uint32_t (&r)[4], uint32_
                : "memory");
 }
 
+// Two tiles: lane l, up to 15, gives the address of row l % 8 of tile l / 8.
+__device__ __forceinline__ void LoadMatrixX2(uint32_t (&r)[2], uint32_t shared_address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(shared_address)
+               : "memory");
+}
+
+__device__ __forceinline__ void LoadMatrixX2Transposed(uint32_t (&r)[2], uint32_t shared_address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(shared_address)
+               : "memory");
+}
+
 }  // namespace lockstep::kernels::ptx

@@ -10,6 +10,24 @@
 #include "tests/common/status_matchers.h"
 
 namespace lockstep::kernels::attention_test {
+namespace {
+
+uint32_t KvScaleOfHead(std::span<const BFloat16> head) {
+  uint32_t magnitude = 0;
+  for (const BFloat16 element : head) magnitude = std::max(magnitude, element.bits & 0x7FFFu);
+  return KvScaleOf(magnitude);
+}
+
+void WriteCodes(std::span<const BFloat16> head, int token, uint8_t* codes, uint8_t* scales) {
+  const uint32_t scale = KvScaleOfHead(head);
+  const auto head_dim = static_cast<int>(head.size());
+  for (int dim = 0; dim < head_dim; ++dim) {
+    codes[DeviceKvCodeOffset(token, dim, head_dim)] = KvCode(head[Size(dim)], scale);
+  }
+  scales[token] = static_cast<uint8_t>(scale);
+}
+
+}  // namespace
 
 Problem::Problem(const Shape& shape, std::vector<int64_t> lengths, Distribution distribution,
                  const std::vector<SharedPrefix>& prefixes)
@@ -36,9 +54,28 @@ Problem::Problem(const Shape& shape, std::vector<int64_t> lengths, Distribution 
     }
   }
   for (const SharedPrefix& prefix : prefixes) Share(prefix);
-  pool_.resize(Size(num_blocks * shape.num_kv_heads * DeviceKvHeadElements(shape.head_dim)));
-  device_pool_ = std::make_unique<DeviceArray<BFloat16>>(pool_.size());
+  pool_.resize(Size(num_blocks * shape.num_kv_heads * HeadBytes()));
+  device_pool_ = std::make_unique<DeviceArray<uint8_t>>(pool_.size());
   device_query_ = std::make_unique<DeviceArray<BFloat16>>(query_);
+  FillWhole();
+}
+
+void Problem::FillWhole() {
+  if (shape_.type == KvType::kFp8) {
+    RoundToCodes();
+  } else {
+    Fill(std::numeric_limits<int64_t>::max());
+  }
+}
+
+void Problem::RoundToCodes() {
+  for (std::vector<BFloat16>* const tensor : {&keys_, &values_}) {
+    for (size_t begin = 0; begin < tensor->size(); begin += Size(shape_.head_dim)) {
+      const std::span<BFloat16> head = std::span(*tensor).subspan(begin, Size(shape_.head_dim));
+      const uint32_t scale = KvScaleOfHead(head);
+      for (BFloat16& element : head) element = KvElement(KvCode(element, scale), scale);
+    }
+  }
   Fill(std::numeric_limits<int64_t>::max());
 }
 
@@ -55,11 +92,11 @@ void Problem::RaiseScores(float exponent) {
     }
   }
   device_query_->Write(query_);
-  Fill(std::numeric_limits<int64_t>::max());
+  FillWhole();
 }
 
 void Problem::Fill(int64_t max_tokens) {
-  std::fill(pool_.begin(), pool_.end(), ToBFloat16(kNaN));
+  std::ranges::fill(pool_, uint8_t{0xFF});
   for (size_t sequence = 0; sequence < lengths_.size(); ++sequence) {
     for (int64_t i = 0; i < std::min(lengths_[sequence], max_tokens); ++i) {
       WriteToken(static_cast<int64_t>(sequence), i);
@@ -273,7 +310,8 @@ std::vector<BFloat16> Problem::PrefillAll(const CudaStream& stream) const {
         magnitude += std::abs(term);
       }
       expected.push_back(value);
-      tolerance.push_back(std::abs(value) * 0x1p-8 + magnitude * relative * 1.01);
+      // What fp32 has no normal number for may be lost.
+      tolerance.push_back(std::abs(value) * 0x1p-8 + magnitude * relative * 1.01 + 0x1p-126);
     }
   }
   const std::vector<float> actual =
@@ -294,21 +332,34 @@ void Problem::Share(const SharedPrefix& prefix) {
 
 PagedKv Problem::Kv() const {
   return {.data = device_pool_->data(),
-          .num_blocks = static_cast<int64_t>(pool_.size()) /
-                        (shape_.num_kv_heads * DeviceKvHeadElements(shape_.head_dim)),
+          .num_blocks = static_cast<int64_t>(pool_.size()) / (shape_.num_kv_heads * HeadBytes()),
           .num_kv_heads = shape_.num_kv_heads,
-          .head_dim = shape_.head_dim};
+          .head_dim = shape_.head_dim,
+          .type = shape_.type};
 }
 
+int64_t Problem::HeadBytes() const { return DeviceKvHeadBytes(shape_.type, shape_.head_dim); }
+
 void Problem::WriteToken(int64_t sequence, int64_t position) {
-  const PagedKv kv = {
-      .data = pool_.data(), .num_kv_heads = shape_.num_kv_heads, .head_dim = shape_.head_dim};
+  PagedKv kv = Kv();
+  kv.data = pool_.data();
   const BlockId block = tables_[Size(sequence * max_blocks_ + position / kKvBlockTokens)];
   for (int64_t head = 0; head < shape_.num_kv_heads; ++head) {
     const int64_t from = (Token(sequence, position) * shape_.num_kv_heads + head) * shape_.head_dim;
+    const auto token = static_cast<int>(position % kKvBlockTokens);
+    if (shape_.type == KvType::kFp8) {
+      const auto head_of = [&](const std::vector<BFloat16>& tensor) {
+        return std::span(tensor).subspan(Size(from), Size(shape_.head_dim));
+      };
+      WriteCodes(head_of(keys_), token, DeviceKeyCodes(kv, block, head),
+                 DeviceKeyScales(kv, block, head));
+      WriteCodes(head_of(values_), token, DeviceValueCodes(kv, block, head),
+                 DeviceValueScales(kv, block, head));
+      continue;
+    }
     for (int64_t dim = 0; dim < shape_.head_dim; ++dim) {
-      const int offset = DeviceKvOffset(static_cast<int>(position % kKvBlockTokens),
-                                        static_cast<int>(dim), static_cast<int>(shape_.head_dim));
+      const int offset =
+          DeviceKvOffset(token, static_cast<int>(dim), static_cast<int>(shape_.head_dim));
       DeviceKeys(kv, block, head)[offset] = keys_[Size(from + dim)];
       DeviceValues(kv, block, head)[offset] = values_[Size(from + dim)];
     }

@@ -11,6 +11,7 @@
 
 #include "kernels/attention/paged_attention.h"
 #include "kernels/kv_cache/device_paged_kv.h"
+#include "kernels/kv_cache/fp8_kv.h"
 #include "tests/support/cuda_test.h"
 #include "tests/support/tensor_compare.h"
 
@@ -27,6 +28,7 @@ struct Shape {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
+  KvType type = KvType::kBFloat16;
 };
 
 // One token, as a decode row.
@@ -50,7 +52,8 @@ struct Part {
 };
 
 // Sequences with random q, k and v and a pool of shuffled blocks; everything of the pool that no
-// token occupies is NaN. Tokens count over all sequences.
+// token occupies is NaN. Tokens count over all sequences. If the pool has codes, k and v are what
+// codes stand for.
 class Problem {
  public:
   Problem(const Shape& shape, std::vector<int64_t> lengths, Distribution distribution,
@@ -66,6 +69,9 @@ class Problem {
 
   // Gives the weights of each tile of keys another 2^exponent beside those of the tile before.
   void RaiseScores(float exponent);
+
+  // Makes k and v what codes stand for, in a pool of bf16 too.
+  void RoundToCodes();
 
   // The pool as it is when no sequence has more than this many tokens.
   void Fill(int64_t max_tokens);
@@ -124,6 +130,8 @@ class Problem {
   void Share(const SharedPrefix& prefix);
   static int64_t Blocks(int64_t length) { return (length + kKvBlockTokens - 1) / kKvBlockTokens; }
   PagedKv Kv() const;
+  int64_t HeadBytes() const;
+  void FillWhole();
 
   void WriteToken(int64_t sequence, int64_t position);
 
@@ -136,8 +144,8 @@ class Problem {
   std::vector<BFloat16> keys_;   // [num_tokens, num_kv_heads, head_dim]
   std::vector<BFloat16> values_;
   std::vector<BlockId> tables_;  // [sequences, max_blocks]
-  std::vector<BFloat16> pool_;
-  std::unique_ptr<DeviceArray<BFloat16>> device_pool_;
+  std::vector<uint8_t> pool_;
+  std::unique_ptr<DeviceArray<uint8_t>> device_pool_;
   std::unique_ptr<DeviceArray<BFloat16>> device_query_;
 };
 

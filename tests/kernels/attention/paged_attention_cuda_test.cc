@@ -20,8 +20,45 @@ using attention_test::Row;
 using attention_test::Shape;
 
 // Every head_dim and every number of heads to a KV head at least once.
-constexpr Shape kShapes[] = {{2, 2, 64},   {4, 2, 80},  {3, 1, 96},   {8, 2, 128}, {7, 1, 256},
-                             {16, 2, 128}, {16, 1, 64}, {16, 1, 256}, {2, 1, 16},  {9, 3, 32}};
+constexpr Shape kShapes[] = {
+    {2, 2, 64},
+    {4, 2, 80},
+    {3, 1, 96},
+    {8, 2, 128},
+    {7, 1, 256},
+    {16, 2, 128},
+    {16, 1, 64},
+    {16, 1, 256},
+    {2, 1, 16},
+    {9, 3, 32},
+    {2, 2, 64, KvType::kFp8},
+    {3, 1, 96, KvType::kFp8},
+    {8, 2, 128, KvType::kFp8},
+    {7, 1, 256, KvType::kFp8},
+    {16, 2, 128, KvType::kFp8},
+    {9, 3, 32, KvType::kFp8},
+};
+
+// A pool of codes gives what a pool of the elements gives that the codes stand for.
+TEST_F(PagedAttentionCudaTest, CodesGiveTheBitsOfTheirElements) {
+  for (const Shape& shape : kShapes) {
+    if (shape.type != KvType::kFp8) continue;
+    for (const Distribution distribution : {Distribution::kGaussian, Distribution::kOutliers}) {
+      SCOPED_TRACE(::testing::Message() << shape.num_heads << " heads, " << shape.num_kv_heads
+                                        << " KV heads of " << shape.head_dim);
+      const std::vector<int64_t> lengths = {1090, 333, 17, 1};
+      const Problem codes(shape, lengths, distribution);
+      Problem elements({shape.num_heads, shape.num_kv_heads, shape.head_dim}, lengths,
+                       distribution);
+      elements.RoundToCodes();
+      EXPECT_TRUE(IsSameBits(codes.PrefillAll(stream_), elements.PrefillAll(stream_)));
+      std::vector<Row> rows;
+      for (int64_t position = 0; position < 1090; position += 7) rows.push_back({0, position});
+      rows.insert(rows.end(), {{-1, 0}, {1, 332}, {2, 16}, {2, 3}, {3, 0}});
+      EXPECT_TRUE(IsSameBits(codes.Decode(stream_, rows), elements.Decode(stream_, rows)));
+    }
+  }
+}
 
 TEST_F(PagedAttentionCudaTest, IsCloseToTheReferenceForAnyHeadSizeAndGroup) {
   for (const Distribution distribution : {Distribution::kGaussian, Distribution::kOutliers}) {
@@ -65,8 +102,8 @@ TEST_F(PagedAttentionCudaTest, IsCloseToTheReferenceAtLongContexts) {
 
 // Weights refer to a score that follows the largest one only when it falls far behind.
 TEST_F(PagedAttentionCudaTest, ScoresMayRiseAndFallFromTileToTile) {
-  for (const Shape& shape :
-       {Shape{16, 1, 64}, Shape{4, 2, 80}, Shape{8, 2, 128}, Shape{7, 1, 256}}) {
+  for (const Shape& shape : {Shape{16, 1, 64}, Shape{4, 2, 80}, Shape{8, 2, 128}, Shape{7, 1, 256},
+                             Shape{8, 2, 128, KvType::kFp8}}) {
     for (const float exponent : {-9.0f, -3.0f, 0.5f, 3.0f, 7.9f, 8.1f, 20.0f, 50.0f}) {
       SCOPED_TRACE(::testing::Message() << "heads of " << shape.head_dim << ", 2^" << exponent);
       Problem problem(shape, {1090, 200}, Distribution::kGaussian);
@@ -144,7 +181,7 @@ TEST_F(PagedAttentionCudaTest, BitsDoNotDependOnTheSchedule) {
 
 // Three warpgroups with 64 rows each take turns. In the last tile of a prompt some have no rows.
 TEST_F(PagedAttentionCudaTest, WarpgroupsWithoutRowsLetTheOthersPass) {
-  for (const Shape& shape : {Shape{2, 2, 64}, Shape{8, 2, 128}}) {
+  for (const Shape& shape : {Shape{2, 2, 64}, Shape{8, 2, 128}, Shape{8, 2, 128, KvType::kFp8}}) {
     SCOPED_TRACE(shape.head_dim);
     Problem problem(shape, {3000, 100, 40, 17}, Distribution::kOutliers);
     const std::vector<Part> parts = {{0, 0, 3000}, {1, 0, 100}, {2, 0, 40}, {3, 0, 17}};
@@ -162,8 +199,8 @@ TEST_F(PagedAttentionCudaTest, WarpgroupsWithoutRowsLetTheOthersPass) {
 
 // The pool holds the keys of a step and nothing beyond; every other byte is NaN.
 TEST_F(PagedAttentionCudaTest, KeysThatDoNotExistYetChangeNothing) {
-  for (const Shape& shape :
-       {Shape{8, 2, 128}, Shape{3, 1, 80}, Shape{2, 2, 64}, Shape{8, 1, 256}}) {
+  for (const Shape& shape : {Shape{8, 2, 128}, Shape{3, 1, 80}, Shape{2, 2, 64}, Shape{8, 1, 256},
+                             Shape{8, 2, 128, KvType::kFp8}, Shape{3, 1, 96, KvType::kFp8}}) {
     SCOPED_TRACE(shape.head_dim);
     Problem problem(shape, {600, 259}, Distribution::kGaussian);
     const auto expected = problem.PrefillAll(stream_);
@@ -273,6 +310,11 @@ TEST_F(PagedAttentionCudaTest, RefusesShapesItCannotTake) {
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(status_with([](auto& params) { params.kv.head_dim = 72; }),
               HasError(kInvalid, HasSubstr("72")));
+  EXPECT_THAT(status_with([](auto& params) {
+                params.kv.head_dim = 80;
+                params.kv.type = KvType::kFp8;
+              }),
+              HasError(kInvalid, HasSubstr("256 for keys and values in FP8, got 80")));
   EXPECT_THAT(status_with([](auto& params) { params.num_heads = 17; }),
               HasError(kInvalid, HasSubstr("17")));
   EXPECT_THAT(status_with([](auto& params) { params.scale = 0.0f; }),

@@ -36,8 +36,16 @@ std::vector<Row> LastRows(const Problem& problem, int64_t num_sequences) {
 // Rows that read their first keys together give what each gives alone, however many they are,
 // however much they have in common, and wherever their runs are cut.
 TEST_F(PagedAttentionCudaTest, RowsWithACommonPrefixGiveTheSameBits) {
-  constexpr Shape kGroups[] = {{2, 2, 64},   {9, 3, 64},  {8, 2, 128}, {7, 1, 256},
-                               {16, 2, 128}, {16, 1, 64}, {4, 2, 80},  {2, 1, 16}};
+  constexpr Shape kGroups[] = {{2, 2, 64},
+                               {9, 3, 64},
+                               {8, 2, 128},
+                               {7, 1, 256},
+                               {16, 2, 128},
+                               {16, 1, 64},
+                               {4, 2, 80},
+                               {2, 1, 16},
+                               {8, 2, 128, KvType::kFp8},
+                               {9, 3, 64, KvType::kFp8}};
   for (const Shape& shape : kGroups) {
     SCOPED_TRACE(::testing::Message() << shape.num_heads << " heads, " << shape.num_kv_heads
                                       << " KV heads of " << shape.head_dim);

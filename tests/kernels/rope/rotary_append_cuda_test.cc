@@ -1,11 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "kernels/core/stream.h"
 #include "kernels/kv_cache/device_paged_kv.h"
+#include "kernels/kv_cache/fp8_kv.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/rope/rope_table.h"
 #include "kernels/rope/rotary_append.h"
@@ -30,7 +33,18 @@ struct Shape {
   int64_t head_dim = 0;
   bool q_norm = false;
   bool k_norm = false;
+  KvType type = KvType::kBFloat16;
 };
+
+// What is read after the head was appended as codes.
+void RoundToCodes(std::span<BFloat16> head) {
+  uint32_t magnitude = 0;
+  for (const BFloat16 element : head) magnitude = std::max(magnitude, element.bits & 0x7FFFu);
+  const uint32_t scale = KvScaleOf(magnitude);
+  for (BFloat16& element : head) element = KvElement(KvCode(element, scale), scale);
+}
+
+constexpr BFloat16 kUnwritten = {0xFFFF};
 
 // A batch of QKV rows on the host, and what the op needs beside it. Every third token is padding.
 class Problem {
@@ -68,8 +82,8 @@ class Problem {
     const DeviceArray<float> sin(table_.sin);
     const DeviceArray<uint32_t> positions(slice(positions_, 1));
     const DeviceArray<uint64_t> slots(slice(slots_, 1));
-    const DeviceArray<BFloat16> pool(
-        Size(kNumBlocks * shape_.num_kv_heads * DeviceKvHeadElements(shape_.head_dim)));
+    const DeviceArray<uint8_t> pool(
+        Size(kNumBlocks * shape_.num_kv_heads * DeviceKvHeadBytes(shape_.type, shape_.head_dim)));
     RotaryAppendParams params = Params();
     params.qkv = qkv.data();
     params.q_norm_weight = shape_.q_norm ? q_norm.data() : nullptr;
@@ -84,9 +98,20 @@ class Problem {
     Result result = {qkv.Read(), {}, {}};
     qkv.ExpectGuardsIntact();
     pool.ExpectGuardsIntact();
-    std::vector<BFloat16> host_pool = pool.Read();
+    std::vector<uint8_t> host_pool = pool.Read();
     params.kv.data = host_pool.data();
     ForEveryElement([&](int64_t block, int token, int64_t head, int dim) {
+      if (shape_.type == KvType::kFp8) {
+        const int offset = DeviceKvCodeOffset(token, dim, static_cast<int>(shape_.head_dim));
+        const auto element = [&](const uint8_t* codes, const uint8_t* scales) {
+          return scales[token] == 0xFF ? kUnwritten : KvElement(codes[offset], scales[token]);
+        };
+        result.keys.push_back(element(DeviceKeyCodes(params.kv, block, head),
+                                      DeviceKeyScales(params.kv, block, head)));
+        result.values.push_back(element(DeviceValueCodes(params.kv, block, head),
+                                        DeviceValueScales(params.kv, block, head)));
+        return;
+      }
       const int offset = DeviceKvOffset(token, dim, static_cast<int>(shape_.head_dim));
       result.keys.push_back(DeviceKeys(params.kv, block, head)[offset]);
       result.values.push_back(DeviceValues(params.kv, block, head)[offset]);
@@ -94,12 +119,13 @@ class Problem {
     return result;
   }
 
-  // The CPU op, token by token; it knows no padding.
+  // The CPU op with bf16, token by token; it knows no padding.
   Result RunOnHost() const {
     Result result = {qkv_, {}, {}};
     std::vector<BFloat16> pool(
-        Size(kNumBlocks * KvBlockElements(shape_.num_kv_heads, shape_.head_dim)), BFloat16{0xFFFF});
+        Size(kNumBlocks * KvBlockElements(shape_.num_kv_heads, shape_.head_dim)), kUnwritten);
     RotaryAppendParams params = Params();
+    params.kv.type = KvType::kBFloat16;
     params.q_norm_weight = shape_.q_norm ? q_norm_.data() : nullptr;
     params.k_norm_weight = shape_.k_norm ? k_norm_.data() : nullptr;
     params.cos = table_.cos.data();
@@ -118,6 +144,14 @@ class Problem {
       result.values.push_back(
           ValueBlock(params.kv, block, head)[ValueOffset(token, dim, shape_.head_dim)]);
     });
+    if (shape_.type == KvType::kFp8) {
+      for (std::vector<BFloat16>* const tensor : {&result.keys, &result.values}) {
+        for (size_t begin = 0; begin < tensor->size(); begin += Size(shape_.head_dim)) {
+          if ((*tensor)[begin].bits == kUnwritten.bits) continue;
+          RoundToCodes(std::span(*tensor).subspan(begin, Size(shape_.head_dim)));
+        }
+      }
+    }
     return result;
   }
 
@@ -128,7 +162,8 @@ class Problem {
     return {.norm_eps = 1e-6f,
             .kv = {.num_blocks = kNumBlocks,
                    .num_kv_heads = shape_.num_kv_heads,
-                   .head_dim = shape_.head_dim},
+                   .head_dim = shape_.head_dim,
+                   .type = shape_.type},
             .num_heads = shape_.num_heads};
   }
 
@@ -161,7 +196,9 @@ TEST_F(RotaryAppendCudaTest, EqualsTheCpuBitForBit) {
     for (const Shape& shape :
          {Shape{3, 1, head_dim}, Shape{4, 2, head_dim, true, true},
           Shape{9, 3, head_dim, true, true}, Shape{6, 2, head_dim, true, false},
-          Shape{6, 2, head_dim, false, true}}) {
+          Shape{6, 2, head_dim, false, true}, Shape{9, 3, head_dim, true, true, KvType::kFp8},
+          Shape{4, 2, head_dim, false, false, KvType::kFp8}}) {
+      if (shape.type == KvType::kFp8 && !DeviceTakesKvCodes(head_dim)) continue;
       SCOPED_TRACE(::testing::Message()
                    << head_dim << ", " << shape.num_heads << " heads with norm " << shape.q_norm);
       const Problem problem(shape, 20);
@@ -180,18 +217,20 @@ TEST_F(RotaryAppendCudaTest, EqualsTheCpuBitForBit) {
 }
 
 TEST_F(RotaryAppendCudaTest, BitsDoNotDependOnTheBatch) {
-  const Problem problem({8, 2, 128, true, true}, 20);
-  const Problem::Result together = problem.RunOnDevice(stream_, 0, 20);
   stream_.overlap_launches = true;
-  for (int64_t token = 0; token < 20; ++token) {
-    const Problem::Result alone = problem.RunOnDevice(stream_, token, token + 1);
-    EXPECT_TRUE(IsSameBits(
-        alone.qkv, std::span(together.qkv)
-                       .subspan(Size(token * problem.RowElements()), Size(problem.RowElements()))));
-    for (size_t i = 0; i < alone.keys.size(); ++i) {
-      if (alone.keys[i].bits == 0xFFFF) continue;
-      EXPECT_EQ(alone.keys[i].bits, together.keys[i].bits);
-      EXPECT_EQ(alone.values[i].bits, together.values[i].bits);
+  for (const KvType type : {KvType::kBFloat16, KvType::kFp8}) {
+    const Problem problem({8, 2, 128, true, true, type}, 20);
+    const Problem::Result together = problem.RunOnDevice(stream_, 0, 20);
+    for (int64_t token = 0; token < 20; ++token) {
+      const Problem::Result alone = problem.RunOnDevice(stream_, token, token + 1);
+      EXPECT_TRUE(IsSameBits(alone.qkv, std::span(together.qkv)
+                                            .subspan(Size(token * problem.RowElements()),
+                                                     Size(problem.RowElements()))));
+      for (size_t i = 0; i < alone.keys.size(); ++i) {
+        if (alone.keys[i].bits == kUnwritten.bits) continue;
+        EXPECT_EQ(alone.keys[i].bits, together.keys[i].bits);
+        EXPECT_EQ(alone.values[i].bits, together.values[i].bits);
+      }
     }
   }
 }
@@ -257,6 +296,11 @@ TEST_F(RotaryAppendCudaTest, RefusesHeadSizesItCannotTake) {
                 HasError(absl::StatusCode::kInvalidArgument,
                          ::testing::HasSubstr(std::to_string(head_dim))));
   }
+}
+
+TEST_F(RotaryAppendCudaTest, RefusesCodesOfHeadsThatAreNoMultipleOf32) {
+  EXPECT_THAT(RotaryAppend(stream_, Problem({1, 1, 80, false, false, KvType::kFp8}, 1).Params()),
+              HasError(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("80")));
 }
 
 TEST_F(RotaryAppendCudaTest, RefusesWhatIsNotAlignedTo16Bytes) {

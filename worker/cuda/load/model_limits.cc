@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "common/status.h"
+#include "kernels/kv_cache/device_paged_kv.h"
 #include "kernels/norm/device_row_size.h"
 #include "kernels/sampling/cuda/sample_cuda.h"
 
@@ -58,6 +59,12 @@ absl::Status CheckCudaPlan(const ModelPlan& plan, int64_t degree) {
   if (std::find(kHeadDims.begin(), kHeadDims.end(), attention.head_dim) == kHeadDims.end()) {
     return Unimplemented("head size is {}, the CUDA kernels take {}", attention.head_dim,
                          fmt::join(kHeadDims, ", "));
+  }
+  if (plan.kv_groups.front().type == kernels::KvType::kFp8 &&
+      !kernels::DeviceTakesKvCodes(attention.head_dim)) {
+    return Unimplemented(
+        "head size is {}: the CUDA kernels keep keys and values in FP8 only for multiples of 32",
+        attention.head_dim);
   }
   if (attention.num_heads / attention.num_kv_heads > 16) {
     return Unimplemented("{} heads share a KV head, the CUDA kernels take at most 16",
