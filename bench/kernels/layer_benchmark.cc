@@ -1,6 +1,10 @@
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <numeric>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -8,6 +12,7 @@
 #include "common/check.h"
 #include "kernels/activation/swiglu.h"
 #include "kernels/attention/paged_attention.h"
+#include "kernels/kv_cache/fp8_kv.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/rope/rope_table.h"
 #include "kernels/rope/rotary_append.h"
@@ -20,6 +25,7 @@ namespace {
 using benchmark::Counter;
 using kernels::BFloat16;
 using kernels::kKvBlockTokens;
+using kernels::KvType;
 
 constexpr int64_t kHidden = 576;
 constexpr int64_t kIntermediate = 1536;
@@ -49,16 +55,42 @@ void SetRates(benchmark::State& state, double operations, double bytes) {
   state.counters["bytes/s"] = Counter(bytes, Counter::kIsIterationInvariantRate);
 }
 
+// Blocks of random numbers. As codes all of them have the scale 1.
+std::vector<std::byte> RandomKv(KvType type, int64_t num_blocks) {
+  const int64_t head_bytes = KvHeadBytes(type, kHeadDim);
+  const int64_t num_heads = num_blocks * kKvHeads;
+  std::vector<std::byte> pool(static_cast<size_t>(num_heads * head_bytes));
+  if (type == KvType::kBFloat16) {
+    const std::vector<BFloat16> elements =
+        RandomBFloat16s(num_heads * kernels::KvHeadElements(kHeadDim), 1);
+    std::memcpy(pool.data(), elements.data(), pool.size());
+    return pool;
+  }
+  std::mt19937 generator(1);
+  constexpr uint32_t kCodesBelow16 = 0x58;
+  for (std::byte& code : pool) {
+    const uint32_t bits = generator();
+    code = static_cast<std::byte>((bits & 0x80) | (bits >> 8) % kCodesBelow16);
+  }
+  const kernels::PagedKv kv = {
+      .data = pool.data(), .num_kv_heads = kKvHeads, .head_dim = kHeadDim, .type = type};
+  for (int64_t head = 0; head < num_heads; ++head) {
+    std::fill_n(KeyScales(kv, head / kKvHeads, head % kKvHeads), KvScaleBytes(type),
+                static_cast<uint8_t>(kernels::kKvScaleBias));
+  }
+  return pool;
+}
+
 // `num_sequences` sequences, each with `num_new` tokens at the end of `context`.
 void BM_PagedAttention(benchmark::State& state) {
   const int64_t num_sequences = state.range(0);
   const int64_t context = state.range(1);
   const int64_t num_new = state.range(2);
+  const KvType type = state.range(3) != 0 ? KvType::kFp8 : KvType::kBFloat16;
   Machine machine;
   const int64_t blocks_per_sequence = (context + kKvBlockTokens - 1) / kKvBlockTokens;
   const int64_t num_blocks = blocks_per_sequence * num_sequences;
-  std::vector<BFloat16> pool =
-      RandomBFloat16s(num_blocks * kernels::KvBlockElements(kKvHeads, kHeadDim), 1);
+  std::vector<std::byte> pool = RandomKv(type, num_blocks);
   std::vector<BlockId> blocks(static_cast<size_t>(num_blocks));
   std::iota(blocks.begin(), blocks.end(), BlockId{0});
   std::vector<kernels::AttentionSequence> sequences;
@@ -79,7 +111,8 @@ void BM_PagedAttention(benchmark::State& state) {
                                              .kv = {.data = pool.data(),
                                                     .num_blocks = num_blocks,
                                                     .num_kv_heads = kKvHeads,
-                                                    .head_dim = kHeadDim},
+                                                    .head_dim = kHeadDim,
+                                                    .type = type},
                                              .sequences = sequences,
                                              .num_heads = kHeads,
                                              .scale = 0.125f}));
@@ -87,15 +120,13 @@ void BM_PagedAttention(benchmark::State& state) {
   const double pairs = static_cast<double>(num_sequences * num_new) *
                        static_cast<double>(2 * context - num_new + 1) / 2.0;
   SetRates(state, pairs * 4.0 * kHeads * kHeadDim,
-           static_cast<double>(num_sequences * context * 4 * kKvHeads * kHeadDim));
+           static_cast<double>(num_blocks * KvBlockBytes(type, kKvHeads, kHeadDim)));
 }
 BENCHMARK(BM_PagedAttention)
-    ->ArgNames({"sequences", "context", "new"})
-    ->Args({1, 512, 1})
-    ->Args({8, 512, 1})
-    ->Args({1, 4096, 1})
-    ->Args({1, 512, 512})
-    ->Args({1, 4096, 512})
+    ->ArgNames({"sequences", "context", "new", "fp8"})
+    ->ArgsProduct({{1}, {512, 4096}, {1, 512}, {0, 1}})
+    ->ArgsProduct({{8}, {512, 4096}, {1}, {0, 1}})
+    ->ArgsProduct({{32}, {4096}, {1}, {0, 1}})
     ->UseRealTime();
 
 void BM_AddRmsNorm(benchmark::State& state) {
@@ -138,6 +169,7 @@ BENCHMARK(BM_SwiGlu)->ArgName("rows")->Arg(1)->Arg(512)->UseRealTime();
 
 void BM_RotaryAppend(benchmark::State& state) {
   const int64_t num_tokens = state.range(0);
+  const KvType type = state.range(1) != 0 ? KvType::kFp8 : KvType::kBFloat16;
   Machine machine;
   const kernels::RopeTable table =
       MakeRopeTable(kernels::ComputeRopeFrequencies({}, kHeadDim), kMaxContext);
@@ -146,8 +178,8 @@ void BM_RotaryAppend(benchmark::State& state) {
   std::iota(positions.begin(), positions.end(), 0u);
   const std::vector<uint64_t> slots(positions.begin(), positions.end());
   const int64_t num_blocks = num_tokens / kKvBlockTokens + 1;
-  std::vector<BFloat16> pool(
-      static_cast<size_t>(num_blocks * kernels::KvBlockElements(kKvHeads, kHeadDim)));
+  std::vector<std::byte> pool(
+      static_cast<size_t>(num_blocks * KvBlockBytes(type, kKvHeads, kHeadDim)));
   for (auto _ : state) {
     Expect(RotaryAppend(machine.stream(), {.qkv = qkv.data(),
                                            .cos = table.cos.data(),
@@ -157,14 +189,18 @@ void BM_RotaryAppend(benchmark::State& state) {
                                            .kv = {.data = pool.data(),
                                                   .num_blocks = num_blocks,
                                                   .num_kv_heads = kKvHeads,
-                                                  .head_dim = kHeadDim},
+                                                  .head_dim = kHeadDim,
+                                                  .type = type},
                                            .num_heads = kHeads,
                                            .num_tokens = num_tokens}));
   }
   const double elements = static_cast<double>(num_tokens * (kHeads + kKvHeads) * kHeadDim);
   SetRates(state, elements * 3.0, elements * 4.0);
 }
-BENCHMARK(BM_RotaryAppend)->ArgName("tokens")->Arg(1)->Arg(512)->UseRealTime();
+BENCHMARK(BM_RotaryAppend)
+    ->ArgNames({"tokens", "fp8"})
+    ->ArgsProduct({{1, 512}, {0, 1}})
+    ->UseRealTime();
 
 }  // namespace
 }  // namespace lockstep::bench

@@ -35,7 +35,8 @@ struct AttentionSequence {
 // Causal softmax attention over a paged KV pool, for decode rows and prefill chunks alike: a token
 // at position p attends to keys 0 .. p, in an order that depends on p alone. With a window of W
 // tokens it attends to keys max(0, p - W + 1) .. p, in the same tiles and between the same borders.
-// Keys before that may hold anything.
+// Keys before that may hold anything. Over codes it gives the bits that elements rounded to these
+// codes would give.
 struct PagedAttentionParams {
   const BFloat16* query = nullptr;  // [num_tokens, num_heads, head_dim]
   int64_t query_stride = 0;         // elements between tokens

@@ -1,13 +1,15 @@
 #include <limits>
 
 #include "kernels/attention/paged_attention_isa.h"
+#include "kernels/attention/paged_kv_isa.h"
 #include "kernels/core/simd.h"
 #include "kernels/core/vector_math.h"
 
 // A tile is up to kMaxTileRows query rows of one sequence that share a KV head: the heads of the
 // group, of one or more tokens. Rows share loads of K and V and nothing else: each runs the same
 // chain of operations as it would alone, in tiles of 64 keys from position 0 up to its own
-// position. With a window a row begins at the tile that holds the first key of its window.
+// position. With a window a row begins at the tile that holds the first key of its window. `Kv` is
+// how elements are read (paged_kv_isa.h).
 namespace lockstep::kernels::LOCKSTEP_ISA {
 namespace {
 
@@ -138,13 +140,13 @@ struct KeyTile {
 };
 
 // Scores of kBlocks blocks of keys: one accumulator per row and key, dims ascending.
-template <int kRows, int kBlocks>
+template <typename Kv, int kRows, int kBlocks>
 LOCKSTEP_INLINE void ScoreBlocks(const KeyTile& tile, int64_t block_in_tile) {
   const QueryTile& queries = tile.queries;
-  const BFloat16* keys[kBlocks];
+  typename Kv::Keys keys[kBlocks];
   for (int block = 0; block < kBlocks; ++block) {
     const BlockId id = queries.block_table[tile.first_block + block_in_tile + block];
-    keys[block] = KeyBlock(tile.kv, id, queries.kv_head);
+    keys[block].Open(tile.kv, id, queries.kv_head);
   }
   F32x16 sums[kRows][kBlocks];
   for (auto& row : sums) {
@@ -152,8 +154,8 @@ LOCKSTEP_INLINE void ScoreBlocks(const KeyTile& tile, int64_t block_in_tile) {
   }
   const int64_t head_dim = tile.kv.head_dim;
   for (int64_t dim = 0; dim < head_dim; dim += 2) {
-    Bf16Pairs k[kBlocks];
-    for (int block = 0; block < kBlocks; ++block) k[block] = LoadPairs(keys[block] + dim * kLanes);
+    decltype(keys[0].Pairs(dim)) k[kBlocks];
+    for (int block = 0; block < kBlocks; ++block) k[block] = keys[block].Pairs(dim);
     for (int row = 0; row < kRows; ++row) {
       const Bf16Pairs q = BroadcastPair(queries.query[row] + dim);
       for (int block = 0; block < kBlocks; ++block) {
@@ -163,17 +165,17 @@ LOCKSTEP_INLINE void ScoreBlocks(const KeyTile& tile, int64_t block_in_tile) {
   }
   for (int row = 0; row < kRows; ++row) {
     for (int block = 0; block < kBlocks; ++block) {
-      Store(sums[row][block], tile.weights[row] + (block_in_tile + block) * kLanes);
+      Store(keys[block].Scores(sums[row][block]),
+            tile.weights[row] + (block_in_tile + block) * kLanes);
     }
   }
 }
 
 // output[row] += weight[key] * V[key] for keys of the tile, ascending, on kVectors vectors of
 // columns.
-template <int kRows, int kVectors>
+template <typename Kv, int kRows, int kVectors>
 LOCKSTEP_INLINE void WeighColumns(const KeyTile& tile, KeyRange keys, int first_row,
                                   int64_t column) {
-  const int64_t stride = ValueStride(tile.kv.head_dim);
   RowState* rows = tile.rows + first_row;
   const float(*weights)[kKeyTile] = tile.weights + first_row;
   F32x16 sums[kRows][kVectors];
@@ -185,13 +187,14 @@ LOCKSTEP_INLINE void WeighColumns(const KeyTile& tile, KeyRange keys, int first_
   int64_t key = keys.begin;
   while (key < keys.end) {
     const BlockId block = tile.queries.block_table[tile.first_block + key / kKvBlockTokens];
-    const BFloat16* value =
-        ValueBlock(tile.kv, block, tile.queries.kv_head) + key % kKvBlockTokens * stride + column;
+    const typename Kv::Values values(tile.kv, block, tile.queries.kv_head);
     const int64_t block_end = Min((key / kKvBlockTokens + 1) * kKvBlockTokens, keys.end);
-    for (; key < block_end; ++key, value += stride) {
+    for (; key < block_end; ++key) {
+      const auto value = values.Token(key % kKvBlockTokens);
       F32x16 v[kVectors];
-      for (int vector = 0; vector < kVectors; ++vector)
-        v[vector] = LoadBf16(value + vector * kLanes);
+      for (int vector = 0; vector < kVectors; ++vector) {
+        v[vector] = value.Columns(column + vector * kLanes);
+      }
       for (int row = 0; row < kRows; ++row) {
         const F32x16 weight = Broadcast(weights[row][key]);
         for (int vector = 0; vector < kVectors; ++vector) {
@@ -207,59 +210,60 @@ LOCKSTEP_INLINE void WeighColumns(const KeyTile& tile, KeyRange keys, int first_
   }
 }
 
-template <int kRows>
+template <typename Kv, int kRows>
 LOCKSTEP_INLINE void WeighValuesInPlace(const KeyTile& tile, KeyRange keys, int first_row) {
   const int64_t columns = ValueStride(tile.kv.head_dim);
   int64_t column = 0;
   for (; column + kColumnVectors * kLanes <= columns; column += kColumnVectors * kLanes) {
-    WeighColumns<kRows, kColumnVectors>(tile, keys, first_row, column);
+    WeighColumns<Kv, kRows, kColumnVectors>(tile, keys, first_row, column);
   }
   for (; column < columns; column += kLanes) {
-    WeighColumns<kRows, 1>(tile, keys, first_row, column);
+    WeighColumns<Kv, kRows, 1>(tile, keys, first_row, column);
   }
 }
 
 // The same as a call, for keys that are few or seldom.
-template <int kRows>
+template <typename Kv, int kRows>
 void WeighValues(const KeyTile& tile, KeyRange keys, int first_row) {
-  WeighValuesInPlace<kRows>(tile, keys, first_row);
+  WeighValuesInPlace<Kv, kRows>(tile, keys, first_row);
 }
 
 // First the keys that all rows see, then the further keys of each row. A row never touches a value
 // beyond its own position, not even with a weight of zero. All rows begin at key 0.
-template <int kRows>
+template <typename Kv, int kRows>
 LOCKSTEP_INLINE void WeighWithoutWindow(const KeyTile& tile, const KeyRange* seen) {
   const int64_t common_keys = seen[0].end;
-  if (common_keys > 0) WeighValuesInPlace<kRows>(tile, {0, common_keys}, 0);
+  if (common_keys > 0) WeighValuesInPlace<Kv, kRows>(tile, {0, common_keys}, 0);
   for (int row = 1; row < kRows; ++row) {
-    if (seen[row].end > common_keys) WeighValues<1>(tile, {common_keys, seen[row].end}, row);
+    if (seen[row].end > common_keys) WeighValues<Kv, 1>(tile, {common_keys, seen[row].end}, row);
   }
 }
 
+template <typename Kv>
 LOCKSTEP_INLINE void WeighAlone(const KeyTile& tile, KeyRange keys, int row) {
-  if (keys.begin < keys.end) WeighValues<1>(tile, keys, row);
+  if (keys.begin < keys.end) WeighValues<Kv, 1>(tile, keys, row);
 }
 
 // The same for windows. Each row takes its keys in ascending order, and touches no value before its
 // window either. Each end of the ranges is ascending, apart from those of rows that see no key.
-template <int kRows>
+template <typename Kv, int kRows>
 void WeighWindows(const KeyTile& tile, const KeyRange* seen) {
   KeyRange common = seen[0];
   for (int row = 1; row < kRows; ++row) {
     common = {Larger(common.begin, seen[row].begin), Min(common.end, seen[row].end)};
   }
   if (common.begin >= common.end) {
-    for (int row = 0; row < kRows; ++row) WeighAlone(tile, seen[row], row);
+    for (int row = 0; row < kRows; ++row) WeighAlone<Kv>(tile, seen[row], row);
     return;
   }
-  for (int row = 0; row < kRows; ++row) WeighAlone(tile, {seen[row].begin, common.begin}, row);
-  WeighValues<kRows>(tile, common, 0);
-  for (int row = 0; row < kRows; ++row) WeighAlone(tile, {common.end, seen[row].end}, row);
+  for (int row = 0; row < kRows; ++row) WeighAlone<Kv>(tile, {seen[row].begin, common.begin}, row);
+  WeighValues<Kv, kRows>(tile, common, 0);
+  for (int row = 0; row < kRows; ++row) WeighAlone<Kv>(tile, {common.end, seen[row].end}, row);
 }
 
 // Folds the keys of the tile that begins at position `tile_begin` into all rows. Reads no block
 // that lies before the window of the first row.
-template <int kRows, bool kWindow>
+template <typename Kv, int kRows, bool kWindow>
 void AttendKeyTile(const PagedAttentionParams& params, const QueryTile& queries, int64_t tile_begin,
                    RowState* rows) {
   alignas(64) float weights[kRows][kKeyTile];
@@ -271,9 +275,9 @@ void AttendKeyTile(const PagedAttentionParams& params, const QueryTile& queries,
     block = Larger(queries.first_key[0] - tile_begin, 0) / kKvBlockTokens;
   }
   for (; block + kKeyBlocksAtOnce <= num_blocks; block += kKeyBlocksAtOnce) {
-    ScoreBlocks<kRows, kKeyBlocksAtOnce>(tile, block);
+    ScoreBlocks<Kv, kRows, kKeyBlocksAtOnce>(tile, block);
   }
-  for (; block < num_blocks; ++block) ScoreBlocks<kRows, 1>(tile, block);
+  for (; block < num_blocks; ++block) ScoreBlocks<Kv, kRows, 1>(tile, block);
 
   KeyRange seen[kRows];
   for (int row = 0; row < kRows; ++row) {
@@ -288,13 +292,13 @@ void AttendKeyTile(const PagedAttentionParams& params, const QueryTile& queries,
                          rows[row].open);
   }
   if constexpr (kWindow) {
-    WeighWindows<kRows>(tile, seen);
+    WeighWindows<Kv, kRows>(tile, seen);
   } else {
-    WeighWithoutWindow<kRows>(tile, seen);
+    WeighWithoutWindow<Kv, kRows>(tile, seen);
   }
 }
 
-template <int kRows, bool kWindow>
+template <typename Kv, int kRows, bool kWindow>
 void AttendQueryTile(const PagedAttentionParams& params, const QueryTile& tile) {
   const int64_t head_dim = params.kv.head_dim;
   const int64_t columns = ValueStride(head_dim);
@@ -310,7 +314,7 @@ void AttendQueryTile(const PagedAttentionParams& params, const QueryTile& tile) 
     if (tile_begin > 0 && tile_begin % params.split_keys == 0) {
       for (RowState& row : rows) CloseSplit(columns, row);
     }
-    AttendKeyTile<kRows, kWindow>(params, tile, tile_begin, rows);
+    AttendKeyTile<Kv, kRows, kWindow>(params, tile, tile_begin, rows);
   }
   for (int i = 0; i < kRows; ++i) {
     CloseSplit(columns, rows[i]);
@@ -325,17 +329,18 @@ void AttendQueryTile(const PagedAttentionParams& params, const QueryTile& tile) 
   }
 }
 
-template <int kRows, bool kWindow>
+template <typename Kv, int kRows, bool kWindow>
 void AttendQueryTileOf(int num_rows, const PagedAttentionParams& params, const QueryTile& tile) {
   if (num_rows == kRows) {
-    AttendQueryTile<kRows, kWindow>(params, tile);
+    AttendQueryTile<Kv, kRows, kWindow>(params, tile);
   } else if constexpr (kRows > 1) {
-    AttendQueryTileOf<kRows - 1, kWindow>(num_rows, params, tile);
+    AttendQueryTileOf<Kv, kRows - 1, kWindow>(num_rows, params, tile);
   }
 }
 
 // Query rows of one sequence and KV head are numbered token by token, and within a token by the
 // head of the group.
+template <typename Kv>
 void AttendRows(const PagedAttentionParams& params, const AttentionSequence& sequence,
                 int64_t kv_head, int64_t first_row, int num_rows) {
   const int64_t group = params.num_heads / params.kv.num_kv_heads;
@@ -351,18 +356,17 @@ void AttendRows(const PagedAttentionParams& params, const AttentionSequence& seq
     tile.num_keys[i] = sequence.first_position + token + 1;
   }
   if (params.window_tokens == 0) {
-    AttendQueryTileOf<kMaxTileRows, false>(num_rows, params, tile);
+    AttendQueryTileOf<Kv, kMaxTileRows, false>(num_rows, params, tile);
     return;
   }
   for (int i = 0; i < num_rows; ++i) {
     tile.first_key[i] = Larger(tile.num_keys[i] - params.window_tokens, 0);
   }
-  AttendQueryTileOf<kMaxTileRows, true>(num_rows, params, tile);
+  AttendQueryTileOf<Kv, kMaxTileRows, true>(num_rows, params, tile);
 }
 
-}  // namespace
-
-void AttendShare(const PagedAttentionParams& params, int index, int num_tasks) {
+template <typename Kv>
+void AttendShareOf(const PagedAttentionParams& params, int index, int num_tasks) {
   const int64_t group = params.num_heads / params.kv.num_kv_heads;
   int64_t next = index;  // counted from the first tile of the current sequence
   for (const AttentionSequence& sequence : params.sequences) {
@@ -371,10 +375,20 @@ void AttendShare(const PagedAttentionParams& params, int index, int num_tasks) {
     const int64_t num_tiles = tiles_per_head * params.kv.num_kv_heads;
     for (; next < num_tiles; next += num_tasks) {
       const int64_t first_row = next % tiles_per_head * kMaxTileRows;
-      AttendRows(params, sequence, next / tiles_per_head, first_row,
-                 static_cast<int>(Min(num_rows - first_row, kMaxTileRows)));
+      AttendRows<Kv>(params, sequence, next / tiles_per_head, first_row,
+                     static_cast<int>(Min(num_rows - first_row, kMaxTileRows)));
     }
     next -= num_tiles;
+  }
+}
+
+}  // namespace
+
+void AttendShare(const PagedAttentionParams& params, int index, int num_tasks) {
+  if (params.kv.type == KvType::kFp8) {
+    AttendShareOf<Fp8Kv>(params, index, num_tasks);
+  } else {
+    AttendShareOf<BFloat16Kv>(params, index, num_tasks);
   }
 }
 

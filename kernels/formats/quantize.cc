@@ -74,20 +74,6 @@ float NearestInteger(float value) {
   return (value + kMagic) - kMagic;
 }
 
-// FloatToE4M3 for magnitudes up to 448. Both cases are computed, and a mask takes one.
-uint8_t ClampedToE4M3(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t magnitude = bits & 0x7FFFFFFFu;
-  // Beside 2^14 an fp32 has the step of subnormal codes, 2^-9.
-  const uint32_t subnormal =
-      std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0x1p14f) & 0xFu;
-  const uint32_t scaled = magnitude - (120u << 23);
-  const uint32_t normal = (scaled + 0x7FFFFu + ((scaled >> 20) & 1u)) >> 20;
-  constexpr uint32_t kSmallestNormal = std::bit_cast<uint32_t>(0x1p-6f);
-  const uint32_t mask = 0u - static_cast<uint32_t>(magnitude < kSmallestNormal);
-  return static_cast<uint8_t>((subnormal & mask) | (normal & ~mask) | ((bits >> 24) & 0x80u));
-}
-
 // One group's arithmetic: rounded after every operation.
 template <QuantizeArithmetic arithmetic>
 GroupParameters ParametersOf(const QuantizeOptions& options, float min, float max) {

@@ -42,6 +42,21 @@ inline uint8_t FloatToE4M3(float value) {
   return sign | static_cast<uint8_t>(rounded < 0x7Fu ? rounded : 0x7Fu);
 }
 
+// FloatToE4M3 for magnitudes up to 448. Computes both cases, and a mask takes one: a loop of these
+// becomes vector instructions.
+[[gnu::always_inline]] inline uint8_t ClampedToE4M3(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  // Beside 2^14 an fp32 has the step of subnormal codes, 2^-9.
+  const uint32_t subnormal =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0x1p14f) & 0xFu;
+  const uint32_t scaled = magnitude - (120u << 23);
+  const uint32_t normal = (scaled + 0x7FFFFu + ((scaled >> 20) & 1u)) >> 20;
+  constexpr uint32_t kSmallestNormal = std::bit_cast<uint32_t>(0x1p-6f);
+  const uint32_t mask = 0u - static_cast<uint32_t>(magnitude < kSmallestNormal);
+  return static_cast<uint8_t>((subnormal & mask) | (normal & ~mask) | ((bits >> 24) & 0x80u));
+}
+
 // E2M1: a sign, 2 bits of exponent with bias 1, 1 of fraction.
 inline float E2M1ToFloat(uint8_t code) {
   constexpr float kMagnitudes[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};

@@ -42,11 +42,11 @@ inline constexpr uint32_t kNotFiniteKvScale = 255;
 }
 
 // The code of an element. Beyond 448 * scale it is that of the largest number.
-inline uint8_t KvCode(BFloat16 element, uint32_t scale) {
+[[gnu::always_inline]] inline uint8_t KvCode(BFloat16 element, uint32_t scale) {
   const float quotient = ToFloat(element) * InverseKvScale(scale);
-  if (quotient > kMaxE4M3) return FloatToE4M3(kMaxE4M3);
-  if (quotient < -kMaxE4M3) return FloatToE4M3(-kMaxE4M3);
-  return FloatToE4M3(quotient);
+  const float not_below = quotient < -kMaxE4M3 ? -kMaxE4M3 : quotient;
+  const uint8_t code = ClampedToE4M3(not_below > kMaxE4M3 ? kMaxE4M3 : not_below);
+  return quotient != quotient ? uint8_t{0x7F} : code;
 }
 
 // The element that a code and its scale stand for. The code of NaN is read as 480: a scale of 255

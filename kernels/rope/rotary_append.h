@@ -15,7 +15,7 @@ struct Stream;  // kernels/core/stream.h
 // What happens to the output of the QKV projection before attention, for each token: RMSNorm over
 // every q and k head (Qwen3 only), then rotary embedding of q and k (arXiv 2104.09864, element i
 // paired with i + head_dim / 2), then one rounding. Nothing is rounded between norm and rotation. q
-// is rotated in place. k and v go to the token's place in the KV pool.
+// is rotated in place. k and v go to the token's place in the KV pool, as codes if it holds codes.
 struct RotaryAppendParams {
   BFloat16* qkv = nullptr;               // [num_tokens, num_heads + 2 * kv.num_kv_heads, head_dim]
   const float* q_norm_weight = nullptr;  // [head_dim], or null: no norm

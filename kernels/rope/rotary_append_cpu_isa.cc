@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "kernels/kv_cache/fp8_kv.h"
 #include "kernels/norm/row_norm.h"
 #include "kernels/rope/rotary_append_isa.h"
 
@@ -33,6 +34,53 @@ void RotateHead(const RotaryAppendParams& params, const Rotation& rotation, cons
   }
 }
 
+// A token's place in the pool.
+struct KvPlace {
+  const PagedKv& kv;
+  int64_t block;
+  int64_t token_in_block;
+};
+
+// Stores the key and the value of one KV head, [head_dim] each.
+void AppendElements(const KvPlace& place, int64_t head, const BFloat16* key,
+                    const BFloat16* value) {
+  const int64_t head_dim = place.kv.head_dim;
+  BFloat16* keys = KeyBlock(place.kv, place.block, head);
+  for (int64_t dim = 0; dim < head_dim; dim += 2) {
+    std::memcpy(keys + KeyOffset(place.token_in_block, dim), key + dim, 2 * sizeof(BFloat16));
+  }
+  std::memcpy(
+      ValueBlock(place.kv, place.block, head) + ValueOffset(place.token_in_block, 0, head_dim),
+      value, static_cast<size_t>(head_dim) * sizeof(BFloat16));
+}
+
+// Returns the scale of the codes.
+uint8_t EncodeHead(const BFloat16* elements, int64_t head_dim, uint8_t* codes) {
+  uint16_t max_magnitude = 0;
+  for (int64_t i = 0; i < head_dim; ++i) {
+    const auto magnitude = static_cast<uint16_t>(elements[i].bits & 0x7FFF);
+    max_magnitude = magnitude > max_magnitude ? magnitude : max_magnitude;
+  }
+  const uint32_t scale = KvScaleOf(max_magnitude);
+  for (int64_t i = 0; i < head_dim; ++i) codes[i] = KvCode(elements[i], scale);
+  return static_cast<uint8_t>(scale);
+}
+
+// The same as codes.
+void AppendCodes(const KvPlace& place, int64_t head, const BFloat16* key, const BFloat16* value) {
+  const PagedKv& kv = place.kv;
+  const int64_t head_dim = kv.head_dim;
+  uint8_t codes[kMaxRotaryHeadDim];
+  KeyScales(kv, place.block, head)[place.token_in_block] = EncodeHead(key, head_dim, codes);
+  uint8_t* keys = KeyCodes(kv, place.block, head);
+  for (int64_t dim = 0; dim < head_dim; dim += 2) {
+    std::memcpy(keys + KeyOffset(place.token_in_block, dim), codes + dim, 2);
+  }
+  ValueScales(kv, place.block, head)[place.token_in_block] = EncodeHead(
+      value, head_dim,
+      ValueCodes(kv, place.block, head) + ValueOffset(place.token_in_block, 0, head_dim));
+}
+
 }  // namespace
 
 void RotaryAppendTokens(const RotaryAppendParams& params, int64_t token_begin, int64_t token_end) {
@@ -49,17 +97,16 @@ void RotaryAppendTokens(const RotaryAppendParams& params, int64_t token_begin, i
     }
     const BFloat16* k = q + params.num_heads * head_dim;
     const BFloat16* v = k + kv.num_kv_heads * head_dim;
-    const int64_t block = static_cast<int64_t>(params.kv_slots[token] / kKvBlockTokens);
-    const int64_t token_in_block = static_cast<int64_t>(params.kv_slots[token] % kKvBlockTokens);
+    const KvPlace place = {kv, static_cast<int64_t>(params.kv_slots[token] / kKvBlockTokens),
+                           static_cast<int64_t>(params.kv_slots[token] % kKvBlockTokens)};
     for (int64_t head = 0; head < kv.num_kv_heads; ++head) {
       BFloat16 rotated[kMaxRotaryHeadDim];
       RotateHead(params, rotation, params.k_norm_weight, k + head * head_dim, rotated);
-      BFloat16* keys = KeyBlock(kv, block, head);
-      for (int64_t dim = 0; dim < head_dim; dim += 2) {
-        std::memcpy(keys + KeyOffset(token_in_block, dim), rotated + dim, 2 * sizeof(BFloat16));
+      if (kv.type == KvType::kFp8) {
+        AppendCodes(place, head, rotated, v + head * head_dim);
+      } else {
+        AppendElements(place, head, rotated, v + head * head_dim);
       }
-      std::memcpy(ValueBlock(kv, block, head) + ValueOffset(token_in_block, 0, head_dim),
-                  v + head * head_dim, static_cast<size_t>(head_dim) * sizeof(BFloat16));
     }
   }
 }

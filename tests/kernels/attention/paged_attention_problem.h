@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <numeric>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "kernels/attention/paged_attention.h"
 #include "kernels/core/stream.h"
+#include "kernels/kv_cache/fp8_kv.h"
 #include "tests/common/status_matchers.h"
 #include "tests/support/tensor_compare.h"
 
@@ -28,10 +31,11 @@ struct Shape {
 };
 
 // Sequences with random q, k and v, their k and v in a pool of shuffled blocks. Everything of the
-// pool that no token occupies is NaN.
+// pool that no token occupies is NaN: its bytes are 0xFF.
 class Problem {
  public:
-  Problem(const Shape& shape, Distribution distribution) : shape_(shape) {
+  Problem(const Shape& shape, Distribution distribution, KvType type = KvType::kBFloat16)
+      : shape_(shape), type_(type) {
     const int64_t total = shape.num_sequences * shape.num_tokens;
     query_ = RandomBFloat16s(Count(total * shape.num_heads * shape.head_dim), 1, distribution);
     keys_ = RandomBFloat16s(Count(total * shape.num_kv_heads * shape.head_dim), 2, distribution);
@@ -45,8 +49,43 @@ class Problem {
       const auto begin = blocks.begin() + i * blocks_per_sequence;
       tables_.emplace_back(begin, begin + blocks_per_sequence);
     }
-    pool_.resize(Count(num_blocks * KvBlockElements(shape.num_kv_heads, shape.head_dim)));
+    pool_.resize(Count(num_blocks * KvBlockBytes(type, shape.num_kv_heads, shape.head_dim)));
     Fill(shape.num_tokens);
+  }
+
+  // Multiplies the key of each token by a power of two, and its value by another one.
+  void SpreadMagnitudes(int min_exponent, int max_exponent) {
+    const int num_exponents = max_exponent - min_exponent + 1;
+    const int64_t token_elements = shape_.num_kv_heads * shape_.head_dim;
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      const int token = static_cast<int>(static_cast<int64_t>(i) / token_elements);
+      const int of_key = min_exponent + token * 7 % num_exponents;
+      const int of_value = min_exponent + token * 11 % num_exponents;
+      keys_[i] = ToBFloat16(std::ldexp(ToFloat(keys_[i]), of_key));
+      values_[i] = ToBFloat16(std::ldexp(ToFloat(values_[i]), of_value));
+    }
+    Fill(shape_.num_tokens);
+  }
+
+  // Rounds keys and values to codes, and back.
+  void RoundToCodes() {
+    const size_t head_dim = Count(shape_.head_dim);
+    for (std::vector<BFloat16>* tensor : {&keys_, &values_}) {
+      for (size_t head = 0; head < tensor->size(); head += head_dim) {
+        const std::span<BFloat16> elements = std::span(*tensor).subspan(head, head_dim);
+        const uint32_t scale = ScaleOf(elements);
+        for (BFloat16& element : elements) element = KvElement(KvCode(element, scale), scale);
+      }
+    }
+    Fill(shape_.num_tokens);
+  }
+
+  // Makes the first element of a token's key, or of its value, infinite.
+  void MakeInfinite(int64_t token, bool of_value) {
+    std::vector<BFloat16>& tensor = of_value ? values_ : keys_;
+    tensor[Count(token * shape_.num_kv_heads * shape_.head_dim)] =
+        ToBFloat16(-std::numeric_limits<float>::infinity());
+    Fill(shape_.num_tokens);
   }
 
   const Shape& shape() const { return shape_; }
@@ -55,7 +94,7 @@ class Problem {
   // The pool as it is when every sequence has this many tokens, and those before `first_token` were
   // evicted; the rest is NaN.
   void Fill(int64_t num_tokens, int64_t first_token = 0) {
-    std::fill(pool_.begin(), pool_.end(), ToBFloat16(kNaN));
+    std::fill(pool_.begin(), pool_.end(), std::byte{0xFF});
     for (int64_t sequence = 0; sequence < shape_.num_sequences; ++sequence) {
       for (int64_t token = first_token; token < num_tokens; ++token) WriteToken(sequence, token);
     }
@@ -89,10 +128,11 @@ class Problem {
 
   PagedKv Kv() {
     return {.data = pool_.data(),
-            .num_blocks = static_cast<int64_t>(
-                pool_.size() / Count(KvBlockElements(shape_.num_kv_heads, shape_.head_dim))),
+            .num_blocks = static_cast<int64_t>(pool_.size()) /
+                          KvBlockBytes(type_, shape_.num_kv_heads, shape_.head_dim),
             .num_kv_heads = shape_.num_kv_heads,
-            .head_dim = shape_.head_dim};
+            .head_dim = shape_.head_dim,
+            .type = type_};
   }
 
   // One element of the operands; `token` counts over all sequences.
@@ -120,21 +160,44 @@ class Problem {
     const int64_t slot = token % kKvBlockTokens;
     const int64_t batch_token = sequence * shape_.num_tokens + token;
     for (int64_t head = 0; head < shape_.num_kv_heads; ++head) {
+      const size_t from = Count((batch_token * shape_.num_kv_heads + head) * shape_.head_dim);
+      const std::span key = std::span(keys_).subspan(from, Count(shape_.head_dim));
+      const std::span value = std::span(values_).subspan(from, Count(shape_.head_dim));
+      if (type_ == KvType::kFp8) {
+        KeyScales(kv, block, head)[slot] = static_cast<uint8_t>(ScaleOf(key));
+        ValueScales(kv, block, head)[slot] = static_cast<uint8_t>(ScaleOf(value));
+      }
       for (int64_t dim = 0; dim < shape_.head_dim; ++dim) {
-        const size_t from =
-            Count((batch_token * shape_.num_kv_heads + head) * shape_.head_dim + dim);
-        KeyBlock(kv, block, head)[KeyOffset(slot, dim)] = keys_[from];
-        ValueBlock(kv, block, head)[ValueOffset(slot, dim, shape_.head_dim)] = values_[from];
+        const int64_t key_offset = KeyOffset(slot, dim);
+        const int64_t value_offset = ValueOffset(slot, dim, shape_.head_dim);
+        const BFloat16 of_key = key[Count(dim)];
+        const BFloat16 of_value = value[Count(dim)];
+        if (type_ == KvType::kFp8) {
+          KeyCodes(kv, block, head)[key_offset] = KvCode(of_key, ScaleOf(key));
+          ValueCodes(kv, block, head)[value_offset] = KvCode(of_value, ScaleOf(value));
+        } else {
+          KeyBlock(kv, block, head)[key_offset] = of_key;
+          ValueBlock(kv, block, head)[value_offset] = of_value;
+        }
       }
     }
   }
 
+  static uint32_t ScaleOf(std::span<const BFloat16> elements) {
+    uint32_t max_magnitude = 0;
+    for (const BFloat16 element : elements) {
+      max_magnitude = std::max(max_magnitude, uint32_t{element.bits} & 0x7FFF);
+    }
+    return KvScaleOf(max_magnitude);
+  }
+
   Shape shape_;
+  KvType type_;
   std::vector<BFloat16> query_;  // [sequences * tokens, num_heads, head_dim]
   std::vector<BFloat16> keys_;   // [sequences * tokens, num_kv_heads, head_dim]
   std::vector<BFloat16> values_;
   std::vector<std::vector<BlockId>> tables_;
-  std::vector<BFloat16> pool_;
+  std::vector<std::byte> pool_;
 };
 
 struct Reference {

@@ -59,6 +59,17 @@ TEST(Fp8KvTest, AnElementIsOffByASixteenthOfItselfOrAHalfOfTheSmallestCode) {
   }
 }
 
+TEST(Fp8KvTest, ACodeIsThatOfTheQuotient) {
+  for (const uint32_t scale : {kMinKvScale, 240u, 247u, kMaxKvScale}) {
+    for (uint32_t bits = 0; bits <= 0xFFFF; ++bits) {
+      const BFloat16 element{static_cast<uint16_t>(bits)};
+      const float quotient = ToFloat(element) / KvScale(scale);
+      if (!(std::abs(quotient) <= kMaxE4M3)) continue;
+      ASSERT_EQ(KvCode(element, scale), FloatToE4M3(quotient)) << bits << " " << scale;
+    }
+  }
+}
+
 TEST(Fp8KvTest, ElementsBeyondTheLargestScaleSaturate) {
   EXPECT_EQ(KvScaleOf(Magnitude(1e6f)), kMaxKvScale);
   const float largest = 448.0f * 128;

@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "kernels/core/stream.h"
+#include "kernels/kv_cache/fp8_kv.h"
 #include "kernels/rope/rope_table.h"
 #include "tests/common/status_matchers.h"
 #include "tests/kernels/core/instruction_sets.h"
@@ -15,7 +19,7 @@
 namespace lockstep::kernels {
 namespace {
 
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr BFloat16 kUnused = {0xFFFF};  // NaN
 constexpr float kEps = 1e-6f;
 constexpr int64_t kNumBlocks = 5;
 
@@ -28,8 +32,9 @@ struct Shape {
 
 // A batch of QKV rows and a pool full of NaN that takes their keys and values.
 struct Problem {
-  Problem(const Shape& shape, int64_t num_tokens)
+  Problem(const Shape& shape, int64_t num_tokens, KvType type = KvType::kBFloat16)
       : shape(shape),
+        type(type),
         table(
             MakeRopeTable(ComputeRopeFrequencies({}, static_cast<uint32_t>(shape.head_dim)), 100)) {
     const int64_t heads = shape.num_heads + 2 * shape.num_kv_heads;
@@ -41,9 +46,8 @@ struct Problem {
       positions.push_back(static_cast<uint32_t>(i * 13 % 100));
       slots.push_back(static_cast<uint64_t>(i * 7 % (kNumBlocks * kKvBlockTokens)));
     }
-    pool.resize(
-        static_cast<size_t>(kNumBlocks * KvBlockElements(shape.num_kv_heads, shape.head_dim)),
-        ToBFloat16(kNaN));
+    const int64_t block_bytes = KvBlockBytes(type, shape.num_kv_heads, shape.head_dim);
+    pool.resize(static_cast<size_t>(kNumBlocks * block_bytes) / sizeof(BFloat16), kUnused);
   }
 
   RotaryAppendParams Params() {
@@ -64,7 +68,8 @@ struct Problem {
     return {.data = pool.data(),
             .num_blocks = kNumBlocks,
             .num_kv_heads = shape.num_kv_heads,
-            .head_dim = shape.head_dim};
+            .head_dim = shape.head_dim,
+            .type = type};
   }
 
   // Elements of one head of one token; heads count q, then k, then v.
@@ -77,13 +82,14 @@ struct Problem {
   }
 
   Shape shape;
+  KvType type;
   RopeTable table;
   std::vector<BFloat16> qkv;
   std::vector<float> q_norm;
   std::vector<float> k_norm;
   std::vector<uint32_t> positions;
   std::vector<uint64_t> slots;
-  std::vector<BFloat16> pool;
+  std::vector<BFloat16> pool;  // bytes, if elements are codes
 };
 
 struct Rotated {
@@ -169,6 +175,97 @@ TEST_P(RotaryAppendTest, WritesNothingElseIntoThePool) {
   size_t num_written = 0;
   for (const BFloat16 element : problem.pool) num_written += !std::isnan(ToFloat(element));
   EXPECT_EQ(num_written, 2u * 2u * 24u);
+}
+
+// Elements as codes, by a plain search for the scale.
+struct Encoded {
+  explicit Encoded(std::span<const BFloat16> elements) {
+    double largest = 0.0;
+    for (const BFloat16 element : elements) {
+      const double magnitude = std::abs(ToFloat(element));
+      if (!std::isfinite(magnitude)) largest = magnitude;
+      if (magnitude > largest) largest = magnitude;
+    }
+    int exponent = -112;
+    while (exponent < 7 && largest > std::ldexp(448.0, exponent)) ++exponent;
+    scale = static_cast<uint8_t>(std::isfinite(largest) ? kKvScaleBias + exponent : 255);
+    for (const BFloat16 element : elements) {
+      const float quotient = std::ldexp(ToFloat(element), -exponent);
+      codes.push_back(FloatToE4M3(std::clamp(quotient, -448.0f, 448.0f)));
+    }
+  }
+  uint8_t scale = 0;
+  std::vector<uint8_t> codes;
+};
+
+// The pool that RotaryAppend must leave if it left `elements` with bf16. Everything else is unused.
+std::vector<BFloat16> EncodedPool(Problem elements) {
+  Problem codes(elements.shape, 0, KvType::kFp8);
+  const int64_t head_dim = elements.shape.head_dim;
+  for (const uint64_t slot : elements.slots) {
+    const int64_t block = static_cast<int64_t>(slot / kKvBlockTokens);
+    const int64_t token = static_cast<int64_t>(slot % kKvBlockTokens);
+    for (int64_t head = 0; head < elements.shape.num_kv_heads; ++head) {
+      std::vector<BFloat16> key;
+      std::vector<BFloat16> value;
+      for (int64_t dim = 0; dim < head_dim; ++dim) {
+        key.push_back(KeyBlock(elements.Kv(), block, head)[KeyOffset(token, dim)]);
+        value.push_back(ValueBlock(elements.Kv(), block, head)[ValueOffset(token, dim, head_dim)]);
+      }
+      const Encoded encoded_key(key);
+      const Encoded encoded_value(value);
+      KeyScales(codes.Kv(), block, head)[token] = encoded_key.scale;
+      ValueScales(codes.Kv(), block, head)[token] = encoded_value.scale;
+      for (int64_t dim = 0; dim < head_dim; ++dim) {
+        const auto i = static_cast<size_t>(dim);
+        KeyCodes(codes.Kv(), block, head)[KeyOffset(token, dim)] = encoded_key.codes[i];
+        ValueCodes(codes.Kv(), block, head)[ValueOffset(token, dim, head_dim)] =
+            encoded_value.codes[i];
+      }
+    }
+  }
+  return codes.pool;
+}
+
+TEST_P(RotaryAppendTest, StoresCodesOfWhatItWouldStoreAsElements) {
+  const Shape shapes[] = {{3, 1, 64, false},  {4, 2, 80, true}, {2, 2, 6, true},
+                          {8, 1, 128, false}, {2, 2, 24, true}, {1, 1, 512, false}};
+  for (const Shape& shape : shapes) {
+    SCOPED_TRACE(shape.head_dim);
+    for (const float factor : {1.0f, 0x1p-126f, 0x1p-60f, 0x1p10f, 0x1p20f}) {
+      Problem elements(shape, 37);
+      for (BFloat16& element : elements.qkv) element = ToBFloat16(ToFloat(element) * factor);
+      Problem codes(shape, 37, KvType::kFp8);
+      codes.qkv = elements.qkv;
+      ASSERT_THAT(RotaryAppend(Alone(), elements.Params()), IsOk());
+      ASSERT_THAT(RotaryAppend(Alone(), codes.Params()), IsOk());
+      EXPECT_TRUE(IsSameBits(codes.qkv, elements.qkv));
+      EXPECT_TRUE(IsSameBits(codes.pool, EncodedPool(elements))) << factor;
+    }
+  }
+}
+
+TEST_P(RotaryAppendTest, MarksKeysAndValuesThatAreNotFinite) {
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::quiet_NaN()}) {
+    Problem problem({1, 1, 16, false}, 3, KvType::kFp8);
+    problem.qkv[16 + 5] = ToBFloat16(bad);           // key of token 0
+    problem.qkv[48 + 2 * 16 + 3] = ToBFloat16(bad);  // value of token 1
+    ASSERT_THAT(RotaryAppend(Alone(), problem.Params()), IsOk());
+    const auto scales = [&](uint64_t slot) {
+      const auto block = static_cast<int64_t>(slot / kKvBlockTokens);
+      return std::pair<uint32_t, uint32_t>(
+          KeyScales(problem.Kv(), block, 0)[slot % kKvBlockTokens],
+          ValueScales(problem.Kv(), block, 0)[slot % kKvBlockTokens]);
+    };
+    EXPECT_EQ(scales(problem.slots[0]).first, kNotFiniteKvScale);
+    EXPECT_LE(scales(problem.slots[0]).second, kMaxKvScale);
+    EXPECT_LE(scales(problem.slots[1]).first, kMaxKvScale);
+    EXPECT_EQ(scales(problem.slots[1]).second, kNotFiniteKvScale);
+    EXPECT_LE(scales(problem.slots[2]).first, kMaxKvScale);
+    EXPECT_LE(scales(problem.slots[2]).second, kMaxKvScale);
+  }
 }
 
 TEST_P(RotaryAppendTest, BitsDoNotDependOnBatchThreadsOrInstructionSet) {
