@@ -144,6 +144,7 @@ WorkerConfig WorkerConfig::For(const DeviceDefaults& defaults) const {
 
 ModelOptions WorkerConfig::model_options() const {
   return {.num_kv_blocks = static_cast<uint32_t>(kv_cache_tokens / kernels::kKvBlockTokens),
+          .kv_type = ParseKvType(kv_dtype).value_or(kernels::KvType::kBFloat16),
           .memory_fraction = memory_fraction,
           .max_slots = max_slots,
           .max_step_tokens = max_step_tokens,

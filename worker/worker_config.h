@@ -50,6 +50,7 @@ struct WorkerConfig {
   bool insecure = false;  // allow addresses that other machines can reach, without certificates
   bool insecure_admin = false;    // the same for admin_listen only
   uint64_t kv_cache_tokens = 0;   // 0: the device's default
+  std::string kv_dtype = "bf16";  // or "fp8", which is "fp8_e4m3"; "auto" is bf16
   double memory_fraction = 0.92;  // of a GPU's free memory, for the KV cache
   uint32_t max_slots = 0;         // 0 here and in the next two: the device's default
   uint32_t max_step_tokens = 0;

@@ -52,6 +52,10 @@ FlagGroup SizeFlags(WorkerConfig& config) {
           {"kv-cache-tokens", &config.kv_cache_tokens,
            "size of the KV cache in tokens; 0: 32768 on the CPU, --memory-fraction on a GPU",
            ZeroOr(kMinKvTokens, 1 << 26)},
+          {"kv-dtype", &config.kv_dtype,
+           "how the KV cache keeps keys and values; auto: bf16; fp8 and fp8_e4m3: in half the "
+           "memory",
+           OneOf({"bf16", "fp8", "fp8_e4m3", "auto"})},
           {"memory-fraction", &config.memory_fraction,
            "share of a GPU's memory for the KV cache, of what weights and workspace leave free",
            Above(0, 1)},

@@ -74,9 +74,11 @@ void ReplicaLife::OnUp(LinkUp event, Instant now) {
   metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed)
       .Increment(state_.live.TakeResumed());
   SetWorker(WorkerState::kReady,
-            fmt::format("ready: {}, weights in {}{}", QuoteWorker(event.description.device()),
+            fmt::format("ready: {}, weights in {}{}, KV cache in {}",
+                        QuoteWorker(event.description.device()),
                         QuoteWorker(event.description.weights_dtype()),
-                        SizeText(event.description.weights_bytes())),
+                        SizeText(event.description.weights_bytes()),
+                        QuoteWorker(event.description.kv_groups(0).dtype())),
             Instant::InfiniteFuture());
   state_.board.SetDescription(std::move(event.description));
 }
@@ -91,12 +93,12 @@ void ReplicaLife::NoteAttached(const worker::v1::DescribeResponse& description,
                                const WorkerLimits& limits) {
   spdlog::info(
       "worker {} attached: epoch {}, incarnation {:016x}, weights {:016x} {}, numerics {:016x} on "
-      "{}, ranks {}, {} blocks of {} tokens, {} slots",
+      "{}, ranks {}, {} blocks of {} tokens in {}, {} slots",
       state_.place.worker, state_.worker.epoch(), state_.worker.incarnation(),
       description.weights_fingerprint(), QuoteWorker(description.weights_dtype()),
       description.numerics_id(), QuoteWorker(description.device()),
       std::max(description.tensor_parallel(), 1u), BlocksText(limits.kv_groups),
-      limits.block_size_tokens(), limits.max_slots);
+      limits.block_size_tokens(), QuoteWorker(description.kv_groups(0).dtype()), limits.max_slots);
   metrics_.kv_block_tokens->Set(limits.block_size_tokens());
   metrics_.At(metrics_.shard_leases, state_.place.owner).Increment();
   if (state_.place.owner == WorkerOwner::kOther) metrics_.shard_takeovers_total->Increment();

@@ -36,7 +36,7 @@ std::vector<KvGroupInfo> DescribeKvGroups(const ModelPlan& plan, const ModelOpti
   for (const KvGroupPlan& group : plan.kv_groups) {
     infos.push_back({.num_blocks = static_cast<uint32_t>(NumPoolBlocks(group, bounds)),
                      .window_tokens = static_cast<uint32_t>(group.window_tokens),
-                     .dtype = "bf16"});
+                     .dtype = std::string(KvTypeName(group.type))});
   }
   return infos;
 }
@@ -72,6 +72,12 @@ std::optional<WeightForm> ParseWeightForm(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<kernels::KvType> ParseKvType(std::string_view name) {
+  if (name == "bf16" || name == "auto") return kernels::KvType::kBFloat16;
+  if (name == "fp8" || name == "fp8_e4m3") return kernels::KvType::kFp8;
+  return std::nullopt;
+}
+
 int ModelOptions::NumThreads() const {
   if (num_threads > 0) return num_threads;
   return static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
@@ -83,7 +89,7 @@ absl::StatusOr<ModelDescription> DescribeModel(const std::string& path, const Mo
   ModelDescription model;
   LOCKSTEP_ASSIGN_OR_RETURN(model.config, LoadModelConfig(path));
   for (const std::string& warning : model.config.warnings) spdlog::warn("{}", warning);
-  LOCKSTEP_ASSIGN_OR_RETURN(model.plan, MakeModelPlan(model.config));
+  LOCKSTEP_ASSIGN_OR_RETURN(model.plan, MakeModelPlan(model.config, options.kv_type));
   LOCKSTEP_RETURN_IF_ERROR(Annotate(CheckDegree(model.plan, options.tensor_parallel), path));
   model.info = {.model_id = model.config.name,
                 .vocab_size = model.config.vocab_size,

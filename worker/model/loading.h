@@ -14,6 +14,7 @@
 
 #include "common/model_files/model_config.h"
 #include "kernels/core/instruction_set.h"
+#include "kernels/kv_cache/kv_type.h"
 #include "worker/model/forward_model.h"
 #include "worker/model/plan/model_plan.h"
 #include "worker/model/weights/packed_storage.h"
@@ -32,6 +33,9 @@ enum class WeightForm {
 // "auto", "packed" or "bf16".
 std::optional<WeightForm> ParseWeightForm(std::string_view name);
 
+// "bf16" or "auto", or "fp8" or "fp8_e4m3".
+std::optional<kernels::KvType> ParseKvType(std::string_view name);
+
 struct ModelOptions {
   // CUDA: the index of each rank's device. If there are none, the ranks have the first devices.
   // Only tests let ranks share one.
@@ -39,6 +43,7 @@ struct ModelOptions {
   // Of the first KV group; NumPoolBlocks says how many the others have. CPU: at least 2. CUDA: 0
   // takes as many as `memory_fraction` allows.
   uint32_t num_kv_blocks = 0;
+  kernels::KvType kv_type = kernels::KvType::kBFloat16;  // of every KV group; part of the bits
   double memory_fraction =
       0.92;  // CUDA: share of the memory that is free once weights and workspace are in place
   // CUDA: bytes of device memory that are needed after the model is loaded. The KV pool leaves them

@@ -81,6 +81,10 @@ uint64_t NumericsId(const ForwardModelInfo& info, std::span<const uint64_t> kern
        {info.model_fingerprint, info.weights_fingerprint, rope_hash, probe_hash}) {
     id = CombineHashes(id, part);
   }
+  // bf16 adds nothing. So workers that know no other type have the same ids.
+  for (const KvGroupInfo& group : info.kv_groups) {
+    if (group.dtype != "bf16") id = CombineHashes(id, Hash64(group.dtype));
+  }
   return id;
 }
 

@@ -91,6 +91,7 @@ WorkerMetrics::WorkerMetrics(prometheus::Registry& registry, const ForwardModelI
             {"model", info.model_id},
             {"device", info.device},
             {"weights_dtype", info.weights_dtype},
+            {"kv_dtype", info.kv_groups.front().dtype},
             {"tensor_parallel", std::to_string(info.tensor_parallel)}})
       .Set(1);
 }

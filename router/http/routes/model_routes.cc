@@ -33,6 +33,7 @@ void WriteModel(const lockstep::v1::Model& model, absl::Time created, JsonWriter
   if (model.weights_bytes() > 0) {
     json.Key("weights_dtype").String(model.weights_dtype());
     json.Key("weights_bytes").Int(static_cast<int64_t>(model.weights_bytes()));
+    json.Key("kv_dtype").String(model.kv_dtype());
   }
   json.Key("permission").BeginArray();
   WritePermission(model.id(), created, json);

@@ -118,6 +118,9 @@ v1::Model DescribeModel(const ApiContext& context) {
   WriteSamplingNumbers(facts.defaults, *model.mutable_default_sampling());
   model.set_weights_dtype(status.description.weights_dtype());
   model.set_weights_bytes(status.description.weights_bytes());
+  if (status.description.kv_groups_size() > 0) {
+    model.set_kv_dtype(status.description.kv_groups(0).dtype());
+  }
   model.set_ready(context.engine.ready());
   model.set_numerics_id(status.description.numerics_id());
   return model;

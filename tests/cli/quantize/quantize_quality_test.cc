@@ -3,10 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -24,7 +22,7 @@
 #include "tests/common/status_matchers.h"
 #include "tests/common/temp_folder.h"
 #include "tests/support/tensor_compare.h"
-#include "tests/worker/model/golden_logits.h"
+#include "tests/worker/model/distribution_check.h"
 #include "tests/worker/model/sequence_runner.h"
 #include "tests/worker/model/smollm2_check.h"
 #include "worker/cpu/load_model.h"
@@ -119,51 +117,13 @@ void WriteFolder(const std::string& path) {
   ASSERT_THAT(writer->Finish(), IsOk());
 }
 
-struct Logits {
-  size_t vocab_size = 0;
-  std::vector<float> values;  // [kNumTokens, vocab_size]
-  std::span<const float> Row(size_t row) const {
-    return std::span(values).subspan(row * vocab_size, vocab_size);
-  }
-};
-
-Logits LogitsOf(const std::string& model_path, std::span<const TokenId> tokens) {
+std::vector<float> LogitsOf(const std::string& model_path, std::span<const TokenId> tokens) {
   const auto model = worker::LoadCpuModel(model_path, {.num_kv_blocks = worker::kSmolLm2KvBlocks,
                                                        .max_logits_rows = worker::kSmolLm2MaxTokens,
                                                        .num_threads = 2});
   EXPECT_THAT(model, IsOk());
   if (!model.ok()) return {};
-  return {
-      (*model)->info().vocab_size,
-      worker::SequenceRunner(**model, tokens).RunInStepsOf(static_cast<uint32_t>(tokens.size()))};
-}
-
-std::vector<double> LogprobsOf(std::span<const float> logits) {
-  const double largest = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - largest);
-  std::vector<double> logprobs(logits.size());
-  std::ranges::transform(logits, logprobs.begin(),
-                         [&](float logit) { return logit - largest - std::log(sum); });
-  return logprobs;
-}
-
-struct Quality {
-  double mean_kl = 0;    // of the model from the quantised one, in nats
-  double agreement = 0;  // share of positions with the same likeliest token
-};
-
-Quality Compare(const Logits& model, const Logits& quantized) {
-  Quality quality;
-  for (size_t row = 0; row < kNumTokens; ++row) {
-    const std::vector<double> p = LogprobsOf(model.Row(row));
-    const std::vector<double> q = LogprobsOf(quantized.Row(row));
-    for (size_t i = 0; i < p.size(); ++i) quality.mean_kl += std::exp(p[i]) * (p[i] - q[i]);
-    quality.agreement += worker::BestToken(model.Row(row)) == worker::BestToken(quantized.Row(row));
-  }
-  quality.mean_kl /= kNumTokens;
-  quality.agreement /= kNumTokens;
-  return quality;
+  return worker::SequenceRunner(**model, tokens).RunInStepsOf(static_cast<uint32_t>(tokens.size()));
 }
 
 struct Bound {
@@ -183,26 +143,17 @@ TEST(QuantizeQualityTest, IsWithinTheBoundsOfEachFormat) {
   const TempFolder home;
   const std::string folder = home.path() + "/smollm2";
   ASSERT_NO_FATAL_FAILURE(WriteFolder(folder));
-  const auto reference = worker::ReadReferenceLogprobs("tests/golden/smollm2/logprobs.json");
-  std::vector<TokenId> tokens;
-  for (const auto& prompt : reference.prompts) {
-    tokens.insert(tokens.end(), prompt.tokens.begin(), prompt.tokens.end());
-  }
-  ASSERT_GE(tokens.size(), kNumTokens);
-  tokens.resize(kNumTokens);
-  const Logits plain = LogitsOf(folder, tokens);
-  ASSERT_TRUE(IsSameBits(plain.values, LogitsOf(worker::kSmolLm2Path, tokens).values));
+  const std::vector<TokenId> tokens = worker::SmolLm2Tokens(kNumTokens);
+  const std::vector<float> plain = LogitsOf(folder, tokens);
+  ASSERT_TRUE(IsSameBits(plain, LogitsOf(worker::kSmolLm2Path, tokens)));
   for (const Bound& bound : kBounds) {
     const std::string output = home.path() + "/" + std::string(bound.target);
     QuantizeJob job{.model = folder, .output = output, .scheme = {}, .ignored = {}};
     job.scheme = FindQuantizeTarget(bound.target)->scheme;
     ASSERT_THAT(QuantizeFolder(job, nullptr), IsOk());
-    const Quality quality = Compare(plain, LogitsOf(output, tokens));
-    std::printf("%s: KL divergence %.4f, same likeliest token %.1f %%\n", bound.target.data(),
-                quality.mean_kl, 100 * quality.agreement);
-    EXPECT_LE(quality.mean_kl, bound.max_kl) << bound.target;
-    EXPECT_GE(quality.mean_kl, 0.0) << bound.target;
-    EXPECT_GE(quality.agreement, bound.min_agreement) << bound.target;
+    worker::ExpectCloseDistributions(
+        bound.target, plain, LogitsOf(output, tokens), plain.size() / kNumTokens,
+        {.max_kl = bound.max_kl, .min_agreement = bound.min_agreement});
     fs::remove_all(output);
   }
 }

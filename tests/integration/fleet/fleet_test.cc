@@ -26,6 +26,13 @@ TEST_F(FleetTest, WorkersOfDifferentDegreesTakeOverFromEachOther) {
   ExpectInvisible([this] { KillWorkersInTurn(); });
 }
 
+TEST_F(FleetTest, WorkersWithAnFp8CacheTakeOverFromEachOther) {
+  const std::vector<std::string> one_rank = {"--kv_dtype=fp8"};
+  worker_flags_ = {one_rank, {"--kv_dtype=fp8", "--tensor_parallel=2"}, one_rank};
+  ASSERT_NO_FATAL_FAILURE(StartWorkersAndRouter());
+  ExpectInvisible([this] { KillWorkersInTurn(); });
+}
+
 TEST_F(FleetTest, AWorkerWithOtherWeightsServesOnlyWhereNoneIsReadyOrItIsAllowed) {
   const TempFolder folder;
   const std::string trained_address = "unix:" + folder.path() + "/trained";
@@ -50,6 +57,22 @@ TEST_F(FleetTest, AWorkerWithOtherWeightsServesOnlyWhereNoneIsReadyOrItIsAllowed
   ASSERT_NO_FATAL_FAILURE(StartRouterOf(both, {"--allow_mixed_workers", "--takeover"}));
   ExpectStateBecomes(*again, "ready");
   ExpectStateBecomes(*random, "ready");
+}
+
+// Its bits are others, although the weights are the same.
+TEST_F(FleetTest, AWorkerWithAnFp8CacheDoesNotServeBesideOneWithBf16) {
+  const TempFolder folder;
+  const std::string bf16_address = "unix:" + folder.path() + "/bf16";
+  const std::string fp8_address = "unix:" + folder.path() + "/fp8";
+  ASSERT_NO_FATAL_FAILURE(StartRouterOf(bf16_address + "," + fp8_address));
+  auto bf16 = LaunchWorker(bf16_address);
+  ASSERT_TRUE(bf16.ok()) << bf16.status();
+  ExpectStateBecomes(*bf16, "ready");
+  auto fp8 = LaunchWorker(fp8_address, kModel, {"--kv_dtype=fp8"});
+  ASSERT_TRUE(fp8.ok()) << fp8.status();
+  ExpectStateBecomes(*fp8, "mismatched");
+  bf16->Signal(SIGKILL);
+  ExpectStateBecomes(*fp8, "ready");
 }
 
 TEST_F(FleetTest, AWorkerAtAUnixSocketServesAndIsReplaced) {

@@ -18,6 +18,7 @@ std::unique_ptr<worker::ForwardModel> Load(const ModelCase& model_case, uint32_t
                                            bool check_contract) {
   worker::ModelOptions options;
   options.num_kv_blocks = model_case.num_blocks;
+  options.kv_type = model_case.kv_type;
   options.num_threads = model_case.num_threads;
   options.max_step_tokens = 512;
   options.random_weights = model_case.random_weights;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/core/instruction_set.h"
+#include "kernels/kv_cache/kv_type.h"
 #include "tests/integration/invariance/invariance_workload.h"
 
 namespace lockstep::testing {
@@ -27,6 +28,7 @@ struct ModelCase {
   bool expect_pressure = true;  // assert that preemptions and overlaps abounded
   uint32_t min_blocks = 0;      // of an adversarial life: the longest request must fit
   bool random_weights = false;
+  kernels::KvType kv_type = kernels::KvType::kBFloat16;
   std::optional<kernels::InstructionSet> instruction_set = std::nullopt;  // none: the best
   // Ranks that compute the model. The worker that serves each request alone has the first of these;
   // the adversary's lives have all of them in turn, so requests move from one to the next.

@@ -7,9 +7,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <tuple>
 
 #include "common/model_files/model_family.h"
 #include "kernels/core/instruction_set.h"
+#include "kernels/kv_cache/kv_type.h"
 #include "tests/common/temp_folder.h"
 #include "tests/integration/invariance/invariance_check.h"
 #include "tests/worker/model/plain_pebble.h"
@@ -53,7 +56,8 @@ TEST(ScheduleInvariance, TinyQwen3WithAWindow) {
 
 // The toy family: layers of two kinds in two KV groups, one with a window of 32. Its requests also
 // fail over from a worker of one rank to a worker of two, which has pools of its own.
-class ScheduleInvariancePebble : public ::testing::TestWithParam<kernels::InstructionSet> {
+class ScheduleInvariancePebble
+    : public ::testing::TestWithParam<std::tuple<kernels::InstructionSet, kernels::KvType>> {
  protected:
   static void SetUpTestSuite() { RegisterModelFamily(worker::PebbleFamily()); }
 };
@@ -63,17 +67,23 @@ TEST_P(ScheduleInvariancePebble, With) {
   worker::WritePebbleCheckpoint(folder);
   ModelCase pebble = TinyCase("pebble");
   pebble.path = folder.path();
-  pebble.instruction_set = GetParam();
+  pebble.instruction_set = std::get<kernels::InstructionSet>(GetParam());
+  pebble.kv_type = std::get<kernels::KvType>(GetParam());
   pebble.degrees = {1, 2};
   CheckInvariance(pebble, kExpectDifferences);
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, ScheduleInvariancePebble,
-                         ::testing::ValuesIn(kernels::AvailableInstructionSets().begin(),
-                                             kernels::AvailableInstructionSets().end()),
-                         [](const auto& info) {
-                           return std::string(kernels::InstructionSetName(info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    InstructionSets, ScheduleInvariancePebble,
+    ::testing::Combine(::testing::ValuesIn(kernels::AvailableInstructionSets().begin(),
+                                           kernels::AvailableInstructionSets().end()),
+                       ::testing::Values(kernels::KvType::kBFloat16, kernels::KvType::kFp8)),
+    [](const auto& info) {
+      const std::string_view set =
+          kernels::InstructionSetName(std::get<kernels::InstructionSet>(info.param));
+      const bool is_fp8 = std::get<kernels::KvType>(info.param) == kernels::KvType::kFp8;
+      return std::string(set) + (is_fp8 ? "_fp8_kv" : "");
+    });
 
 }  // namespace
 }  // namespace lockstep::testing

@@ -227,6 +227,7 @@ TEST_F(GatewayTest, SaysWhatItIs) {
   EXPECT_EQ(Json(Get("/v1/models/bytes"))["object"], "model");
   EXPECT_EQ(models["data"][0]["weights_dtype"], "none");
   EXPECT_GT(models["data"][0]["weights_bytes"], 0);
+  EXPECT_EQ(models["data"][0]["kv_dtype"], "none");
   // As at vLLM.
   const json& model = models["data"][0];
   EXPECT_EQ(model["root"], "bytes");

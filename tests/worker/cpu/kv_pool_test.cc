@@ -25,6 +25,16 @@ TEST(KvPoolTest, ACacheBeyondTheMemoryIsRefusedWithTheArithmetic) {
                                  "are available; at most 524288 tokens")));
 }
 
+TEST(KvPoolTest, CodesTakeHalfTheMemoryAndTheirScales) {
+  const std::vector<KvGroupPlan> groups = {
+      {.layers = {0, 1}, .num_kv_heads = 4, .head_dim = 64, .type = kernels::KvType::kFp8}};
+  // 2 layers x 4 heads x (64 + 64 + 2) bytes are 1,040 bytes a token.
+  EXPECT_THAT(CheckKvCacheFits(groups, std::vector{Blocks(1 << 16)}, uint64_t{1} << 30),
+              HasError(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("1048576 tokens of 1040 bytes are 1.0 GiB, and 1.0 GiB of memory "
+                                 "are available; at most 1032432 tokens")));
+}
+
 TEST(KvPoolTest, TheCacheIsTheSumOfAllGroups) {
   const std::vector<KvGroupPlan> groups = {
       {.layers = {0, 1}, .num_kv_heads = 4, .head_dim = 64},

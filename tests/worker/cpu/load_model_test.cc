@@ -187,6 +187,18 @@ TEST_F(LoadModelTest, InfoDescribesModelAndMachine) {
   EXPECT_EQ(info.device, "cpu-" + std::string(InstructionSetName(kernels::BestInstructionSet())));
 }
 
+TEST_F(LoadModelTest, AnFp8CacheTakesAByteForAnElementAndTwoForTheScalesOfAHead) {
+  ASSERT_THAT(LoadFolder(MakeCheckpoint(FindModelFamily("llama"), false)), IsOk());
+  ModelOptions options = Options();
+  options.kv_type = kernels::KvType::kFp8;
+  const auto model = LoadCpuModel(folder_.path(), options);
+  ASSERT_THAT(model, IsOk());
+  const ForwardModelInfo& info = (*model)->info();
+  EXPECT_EQ(info.kv_groups[0].dtype, "fp8_e4m3");
+  // 2 layers, 4 blocks, 2 KV heads, 16 tokens: 6 elements of a key, 6 padded to 16 of a value.
+  EXPECT_EQ(info.memory.kv_cache_bytes, 2u * 4 * 2 * 16 * (6 + 16 + 2));
+}
+
 TEST_F(LoadModelTest, AnnouncesTheTokenizerThatLiesBesideTheWeights) {
   const TestCheckpoint checkpoint = MakeCheckpoint(FindModelFamily("llama"), false);
   const auto load = [&]() -> absl::StatusOr<ForwardModelInfo> {
@@ -226,6 +238,11 @@ TEST_F(LoadModelTest, NumericsIdFollowsWhatChangesBitsAndNothingElse) {
             info.numerics_id);
   EXPECT_EQ(info_with([](auto& options) { options.max_step_tokens = 2; }).model_fingerprint,
             info.model_fingerprint);
+  const ForwardModelInfo fp8 =
+      info_with([](auto& options) { options.kv_type = kernels::KvType::kFp8; });
+  EXPECT_NE(fp8.numerics_id, info.numerics_id);
+  EXPECT_EQ(fp8.weights_fingerprint, info.weights_fingerprint);
+  EXPECT_EQ(fp8.model_fingerprint, info.model_fingerprint);
   if (kernels::BestInstructionSet() != kernels::InstructionSet::kPortable) {
     EXPECT_NE(info_with([](auto& options) {
                 options.instruction_set = kernels::InstructionSet::kPortable;

@@ -63,12 +63,18 @@ void ExpectSameBits(ForwardModel& whole, ForwardModel& sharded, uint32_t degree)
 class TensorParallelTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(TensorParallelTest, TwoRanksGiveTheBitsOfOne) {
-  const std::string path = "tests/golden/" + GetParam();
-  auto whole = LoadCpuModel(path, Options(1));
-  auto sharded = LoadCpuModel(path, Options(2));
-  ASSERT_THAT(whole, IsOk());
-  ASSERT_THAT(sharded, IsOk());
-  ExpectSameBits(**whole, **sharded, 2);
+  for (const kernels::KvType type : {kernels::KvType::kBFloat16, kernels::KvType::kFp8}) {
+    const auto load = [type](uint32_t degree) {
+      ModelOptions options = Options(degree);
+      options.kv_type = type;
+      return LoadCpuModel("tests/golden/" + GetParam(), options);
+    };
+    auto whole = load(1);
+    auto sharded = load(2);
+    ASSERT_THAT(whole, IsOk());
+    ASSERT_THAT(sharded, IsOk());
+    ExpectSameBits(**whole, **sharded, 2);
+  }
 }
 
 TEST_P(TensorParallelTest, AnyNumberOfRanksGivesTheBitsOfOne) {

@@ -3,10 +3,12 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "tests/common/status_matchers.h"
 #include "tests/support/tensor_compare.h"
+#include "tests/worker/model/distribution_check.h"
 #include "tests/worker/model/sequence_runner.h"
 #include "tests/worker/model/smollm2_check.h"
 #include "tests/worker/model/weights/swapped_weights.h"
@@ -53,6 +55,25 @@ TEST_F(GoldenSmolLm2Test, GreedyTextIsTheReferencesWhileItIsDecided) {
 
 TEST_F(GoldenSmolLm2Test, DecodingGivesTheBitsOfPrefill) {
   check_->ExpectSameBitsFromDecodingAsFromPrefill();
+}
+
+// docs/numerics.md has the figures. The bounds are twice as wide.
+TEST_F(GoldenSmolLm2Test, AnFp8CacheIsCloseToBf16) {
+  const std::vector<TokenId> tokens = SmolLm2Tokens(kSmolLm2MaxTokens);
+  ModelOptions options = Options();
+  options.kv_type = kernels::KvType::kFp8;
+  const auto fp8 = LoadCpuModel(kSmolLm2Path, options);
+  ASSERT_THAT(fp8, IsOk());
+  EXPECT_LT((*fp8)->info().memory.kv_cache_bytes * 19, model_->info().memory.kv_cache_bytes * 10);
+  const std::vector<float> expected =
+      SequenceRunner(*model_, tokens).RunInStepsOf(kSmolLm2MaxTokens);
+  const std::vector<float> logits = SequenceRunner(**fp8, tokens).RunInStepsOf(kSmolLm2MaxTokens);
+  ExpectCloseDistributions("fp8 KV cache", expected, logits, model_->info().vocab_size,
+                           {.max_kl = 0.023, .min_agreement = 0.934});
+  SequenceRunner short_runner(**fp8, std::span(tokens).first(70));
+  const std::vector<float> whole = short_runner.RunInStepsOf(70);
+  EXPECT_TRUE(IsSameBits(short_runner.RunInStepsOf(1), whole));
+  EXPECT_TRUE(IsSameBits(whole, std::span(logits).first(whole.size())));
 }
 
 // Its rows of q and k are in another order than ours, and its types differ from tensor to tensor.

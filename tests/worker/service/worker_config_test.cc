@@ -59,6 +59,7 @@ TEST(WorkerConfigTest, EveryKnobHasARange) {
       {"--device", [](WorkerConfig& c) { c.device = "gpu"; }},
       {"--load-format", [](WorkerConfig& c) { c.load_format = "gguf"; }},
       {"--weights", [](WorkerConfig& c) { c.weights = "int8"; }},
+      {"--kv-dtype", [](WorkerConfig& c) { c.kv_dtype = "fp8_e5m2"; }},
       {"--max-logits-rows", [](WorkerConfig& c) { c.max_logits_rows = 65537; }},
       {"--max-logprobs", [](WorkerConfig& c) { c.max_logprobs = 1025; }},
       {"--max-decode-iterations", [](WorkerConfig& c) { c.max_decode_iterations = 0; }},

@@ -26,6 +26,10 @@ uint64_t KvGroupPlan::CpuBlockBytes() const { return layers.size() * CpuLayerBlo
 
 uint64_t KvGroupPlan::CudaBlockBytes() const { return layers.size() * CudaLayerBlockBytes(); }
 
+std::string_view KvTypeName(kernels::KvType type) {
+  return type == kernels::KvType::kFp8 ? "fp8_e4m3" : "bf16";
+}
+
 int64_t NumPoolBlocks(const KvGroupPlan& group, const KvPoolBounds& bounds) {
   if (group.window_tokens == 0) return bounds.num_kv_blocks;
   const int64_t of_sequence = BlocksFor(group.window_tokens - 1) + 2;

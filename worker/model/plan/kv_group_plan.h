@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "kernels/kv_cache/kv_type.h"
@@ -22,6 +23,9 @@ struct KvGroupPlan {
   uint64_t CpuBlockBytes() const;
   uint64_t CudaBlockBytes() const;
 };
+
+// What a worker says of its KV pools: "bf16" or "fp8_e4m3".
+std::string_view KvTypeName(kernels::KvType type);
 
 // The capacity that the pools need.
 struct KvPoolBounds {

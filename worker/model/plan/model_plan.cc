@@ -135,8 +135,9 @@ void AddLayers(const ModelConfig& config, ModelPlan& plan) {
 }
 
 // The first group keeps all tokens. Layers with a window are in it only if all layers have windows.
-void AddKvGroups(const ModelConfig& config, ModelPlan& plan) {
-  KvGroupPlan group = {.num_kv_heads = config.num_kv_heads, .head_dim = config.head_dim};
+void AddKvGroups(const ModelConfig& config, kernels::KvType type, ModelPlan& plan) {
+  KvGroupPlan group = {
+      .num_kv_heads = config.num_kv_heads, .head_dim = config.head_dim, .type = type};
   plan.kv_groups = {group};
   const bool any_reads_all = std::ranges::any_of(
       plan.kinds, [](const LayerKind& kind) { return kind.attention.window_tokens == 0; });
@@ -166,7 +167,7 @@ int64_t ModelPlan::ShortestWindow() const {
   return shortest;
 }
 
-absl::StatusOr<ModelPlan> MakeModelPlan(const ModelConfig& config) {
+absl::StatusOr<ModelPlan> MakeModelPlan(const ModelConfig& config, kernels::KvType kv_type) {
   LOCKSTEP_RETURN_IF_ERROR(config.Validate());
   LOCKSTEP_RETURN_IF_ERROR(CheckEven(config, "hidden size", config.hidden_size));
   LOCKSTEP_RETURN_IF_ERROR(CheckEven(config, "intermediate size", config.intermediate_size));
@@ -184,7 +185,7 @@ absl::StatusOr<ModelPlan> MakeModelPlan(const ModelConfig& config) {
                     .tied_embeddings = config.tie_word_embeddings,
                     .parts = ModelParts(config)};
   AddLayers(config, plan);
-  AddKvGroups(config, plan);
+  AddKvGroups(config, kv_type, plan);
   return plan;
 }
 

@@ -54,7 +54,9 @@ struct ModelPlan {
   int64_t ShortestWindow() const;
 };
 
-// UNIMPLEMENTED naming the value for sizes that the kernels do not take.
-absl::StatusOr<ModelPlan> MakeModelPlan(const ModelConfig& config);
+// Every KV group has the type. UNIMPLEMENTED naming the value for sizes that the kernels do not
+// take.
+absl::StatusOr<ModelPlan> MakeModelPlan(const ModelConfig& config,
+                                        kernels::KvType kv_type = kernels::KvType::kBFloat16);
 
 }  // namespace lockstep::worker
