@@ -49,6 +49,7 @@ ABSL_FLAG(std::string, random_codes, "",
 ABSL_FLAG(std::vector<std::string>, cases, std::vector<std::string>({"decode:1x512"}), "see above");
 ABSL_FLAG(int, repeats, 3, "of every case, after one warm-up");
 ABSL_FLAG(uint64_t, kv_cache_tokens, 0, "as of lockstep-worker");
+ABSL_FLAG(std::string, kv_dtype, "bf16", "as of lockstep-worker");
 ABSL_FLAG(uint32_t, max_step_tokens, lockstep::worker::kGpuDefaults.max_step_tokens,
           "as of lockstep-worker");
 ABSL_FLAG(uint32_t, max_slots, lockstep::worker::kGpuDefaults.max_slots,
@@ -258,6 +259,7 @@ absl::Status Run() {
     return InvalidArgument("--random_codes: there is no {}", config.random_codes);
   }
   config.kv_cache_tokens = absl::GetFlag(FLAGS_kv_cache_tokens);
+  config.kv_dtype = absl::GetFlag(FLAGS_kv_dtype);
   config.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
   config.max_slots = absl::GetFlag(FLAGS_max_slots);
   config.max_logits_rows = config.max_slots;

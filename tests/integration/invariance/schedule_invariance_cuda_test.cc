@@ -24,6 +24,7 @@ class ScheduleInvarianceCuda : public CudaTest {
     options.max_step_tokens = 1024;
     options.max_logits_rows = 256;
     options.random_weights = test.random_weights;
+    options.kv_type = test.kv_type;
     options.check_reduction_contract = !kExpectDifferences;
     // The fault is planted in the ops: single rows must not go past it.
     if (kExpectDifferences) options.max_fused_rows = 0;
@@ -58,6 +59,12 @@ TEST_F(ScheduleInvarianceCuda, ShapeOfQwen3Of600MillionWeights) {
 }
 TEST_F(ScheduleInvarianceCuda, ShapeOfQwen3Of8BillionWeights) {
   Check(Qwen3Shape("qwen3-8b", 4096, 12288, 32));
+}
+// Keys and values as codes. Decode and prefill read them in different ways.
+TEST_F(ScheduleInvarianceCuda, KeysAndValuesInFp8) {
+  ModelCase of_600_million = Qwen3Shape("qwen3-0.6b", 1024, 3072, 16);
+  of_600_million.kv_type = kernels::KvType::kFp8;
+  Check(of_600_million);
 }
 // No published Qwen3 has such heads. The prefill kernel for them keeps partial results elsewhere.
 TEST_F(ScheduleInvarianceCuda, HeadsOf256) {
