@@ -17,7 +17,7 @@
 #include "tests/common/status_matchers.h"
 #include "tests/support/tensor_compare.h"
 
-// Random sequences in a paged pool, and what attention over them must give.
+// Random sequences in a paged pool.
 namespace lockstep::kernels {
 
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -55,14 +55,12 @@ class Problem {
 
   // Multiplies the key of each token by a power of two, and its value by another one.
   void SpreadMagnitudes(int min_exponent, int max_exponent) {
-    const int num_exponents = max_exponent - min_exponent + 1;
+    const int range = max_exponent - min_exponent + 1;
     const int64_t token_elements = shape_.num_kv_heads * shape_.head_dim;
     for (size_t i = 0; i < keys_.size(); ++i) {
       const int token = static_cast<int>(static_cast<int64_t>(i) / token_elements);
-      const int of_key = min_exponent + token * 7 % num_exponents;
-      const int of_value = min_exponent + token * 11 % num_exponents;
-      keys_[i] = ToBFloat16(std::ldexp(ToFloat(keys_[i]), of_key));
-      values_[i] = ToBFloat16(std::ldexp(ToFloat(values_[i]), of_value));
+      keys_[i] = ToBFloat16(std::ldexp(ToFloat(keys_[i]), min_exponent + token * 7 % range));
+      values_[i] = ToBFloat16(std::ldexp(ToFloat(values_[i]), min_exponent + token * 11 % range));
     }
     Fill(shape_.num_tokens);
   }
@@ -163,32 +161,30 @@ class Problem {
       const size_t from = Count((batch_token * shape_.num_kv_heads + head) * shape_.head_dim);
       const std::span key = std::span(keys_).subspan(from, Count(shape_.head_dim));
       const std::span value = std::span(values_).subspan(from, Count(shape_.head_dim));
+      const uint32_t key_scale = ScaleOf(key);
+      const uint32_t value_scale = ScaleOf(value);
       if (type_ == KvType::kFp8) {
-        KeyScales(kv, block, head)[slot] = static_cast<uint8_t>(ScaleOf(key));
-        ValueScales(kv, block, head)[slot] = static_cast<uint8_t>(ScaleOf(value));
+        KeyScales(kv, block, head)[slot] = static_cast<uint8_t>(key_scale);
+        ValueScales(kv, block, head)[slot] = static_cast<uint8_t>(value_scale);
       }
       for (int64_t dim = 0; dim < shape_.head_dim; ++dim) {
         const int64_t key_offset = KeyOffset(slot, dim);
         const int64_t value_offset = ValueOffset(slot, dim, shape_.head_dim);
-        const BFloat16 of_key = key[Count(dim)];
-        const BFloat16 of_value = value[Count(dim)];
         if (type_ == KvType::kFp8) {
-          KeyCodes(kv, block, head)[key_offset] = KvCode(of_key, ScaleOf(key));
-          ValueCodes(kv, block, head)[value_offset] = KvCode(of_value, ScaleOf(value));
+          KeyCodes(kv, block, head)[key_offset] = KvCode(key[Count(dim)], key_scale);
+          ValueCodes(kv, block, head)[value_offset] = KvCode(value[Count(dim)], value_scale);
         } else {
-          KeyBlock(kv, block, head)[key_offset] = of_key;
-          ValueBlock(kv, block, head)[value_offset] = of_value;
+          KeyBlock(kv, block, head)[key_offset] = key[Count(dim)];
+          ValueBlock(kv, block, head)[value_offset] = value[Count(dim)];
         }
       }
     }
   }
 
   static uint32_t ScaleOf(std::span<const BFloat16> elements) {
-    uint32_t max_magnitude = 0;
-    for (const BFloat16 element : elements) {
-      max_magnitude = std::max(max_magnitude, uint32_t{element.bits} & 0x7FFF);
-    }
-    return KvScaleOf(max_magnitude);
+    uint32_t magnitude = 0;
+    for (const BFloat16 element : elements) magnitude = std::max(magnitude, element.bits & 0x7FFFu);
+    return KvScaleOf(magnitude);
   }
 
   Shape shape_;
@@ -199,62 +195,5 @@ class Problem {
   std::vector<std::vector<BlockId>> tables_;
   std::vector<std::byte> pool_;
 };
-
-struct Reference {
-  std::vector<double> values;
-  std::vector<double> tolerance;
-};
-
-// One query row in fp64. The tolerance follows the roundings: head_dim products per score, a
-// relative error of the weights of twice that, as many additions as keys, one rounding to bf16.
-inline void AppendReferenceRow(const Problem& problem, int64_t token, int64_t head,
-                               int64_t window_tokens, Reference& reference) {
-  const Shape& shape = problem.shape();
-  int64_t first_key = token / shape.num_tokens * shape.num_tokens;
-  if (window_tokens > 0) first_key = std::max(first_key, token - window_tokens + 1);
-  const int64_t kv_head = head / (shape.num_heads / shape.num_kv_heads);
-  std::vector<double> scores;
-  double score_error = 0.0;
-  for (int64_t key = first_key; key <= token; ++key) {
-    double score = 0.0;
-    double magnitude = 0.0;
-    for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
-      const double product = problem.Query(token, head, dim) * problem.Key(key, kv_head, dim);
-      score += product;
-      magnitude += std::abs(product);
-    }
-    scores.push_back(score * problem.scale());
-    score_error = std::max(score_error, static_cast<double>(shape.head_dim + 2) * 0x1p-24 *
-                                            magnitude * problem.scale());
-  }
-  const double max = *std::max_element(scores.begin(), scores.end());
-  double sum = 0.0;
-  for (double& score : scores) sum += score = std::exp(score - max);
-  const double relative = 2.0 * score_error + static_cast<double>(scores.size() + 16) * 0x1p-23;
-  for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
-    double value = 0.0;
-    double magnitude = 0.0;
-    for (size_t i = 0; i < scores.size(); ++i) {
-      const double v = problem.Value(first_key + static_cast<int64_t>(i), kv_head, dim);
-      value += scores[i] / sum * v;
-      magnitude += scores[i] / sum * std::abs(v);
-    }
-    reference.values.push_back(value);
-    reference.tolerance.push_back(std::abs(value) * 0x1p-8 + magnitude * relative * 1.01);
-  }
-}
-
-// Of the tokens of all sequences from `first_token` on. window_tokens = 0: no window.
-inline Reference ComputeReference(const Problem& problem, int64_t window_tokens = 0,
-                                  int64_t first_token = 0) {
-  Reference reference;
-  const Shape& shape = problem.shape();
-  for (int64_t token = first_token; token < shape.num_sequences * shape.num_tokens; ++token) {
-    for (int64_t head = 0; head < shape.num_heads; ++head) {
-      AppendReferenceRow(problem, token, head, window_tokens, reference);
-    }
-  }
-  return reference;
-}
 
 }  // namespace lockstep::kernels

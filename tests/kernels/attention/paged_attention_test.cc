@@ -8,6 +8,7 @@
 
 #include "kernels/core/stream.h"
 #include "tests/common/status_matchers.h"
+#include "tests/kernels/attention/attention_reference.h"
 #include "tests/kernels/attention/paged_attention_problem.h"
 #include "tests/kernels/core/instruction_sets.h"
 #include "tests/support/tensor_compare.h"
