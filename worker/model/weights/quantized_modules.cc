@@ -102,8 +102,8 @@ class Finder {
     const bool has_attention = num_attention_scales_ > 0 || config_.kv_cache().has_value();
     if (num_activation_scales_ > 0 || has_attention) {
       found_.warning = fmt::format(
-          "activations and the KV cache stay in bf16: not used are {} scales of activations, {} of "
-          "attention{}",
+          "activations stay in bf16, and the KV cache follows --kv-dtype: not used are {} scales "
+          "of activations, {} of attention{}",
           num_activation_scales_, num_attention_scales_,
           config_.kv_cache().has_value() ? ", and the scheme of the KV cache" : "");
     }

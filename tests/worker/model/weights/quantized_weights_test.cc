@@ -173,8 +173,8 @@ TEST(QuantizedWeightsTest, ScalesOfActivationsAndOfTheCacheAreNotUsed) {
       {"num_bits", 8}, {"type", "float"}, {"dynamic", false}};
   ExpectSameModel(folder, 1);
   EXPECT_EQ(Open(folder.Write())->warning(),
-            "activations and the KV cache stay in bf16: not used are 1 scales of activations, 2 of "
-            "attention, and the scheme of the KV cache");
+            "activations stay in bf16, and the KV cache follows --kv-dtype: not used are 1 scales "
+            "of activations, 2 of attention, and the scheme of the KV cache");
 }
 
 TEST(QuantizedWeightsTest, TheFingerprintIsOfTheStoredBytesAndTheirMeaning) {
