@@ -27,7 +27,7 @@ absl::StatusOr<PFN_cuTensorMapEncodeTiled_v12000> TensorMapEncoder() {
 }  // namespace
 
 absl::Status EncodeTensorMap(const void* data, std::span<const TensorDimension> dimensions,
-                             CUtensorMap* map) {
+                             CUtensorMap* map, TensorElement element) {
   LOCKSTEP_ASSIGN_OR_RETURN(const PFN_cuTensorMapEncodeTiled_v12000 encode, TensorMapEncoder());
   constexpr size_t kMaxDimensions = 5;
   const size_t count = dimensions.size();
@@ -45,9 +45,11 @@ absl::Status EncodeTensorMap(const void* data, std::span<const TensorDimension> 
   // H200 read weights 7 to 10 % more slowly (bench/results/diary.md, "Products: what the copy
   // engine asks for").
   const CUresult result =
-      encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(count),
-             const_cast<void*>(data), sizes, strides_bytes + 1, box, steps,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      encode(map,
+             element == TensorElement::kByte ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                                             : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+             static_cast<cuuint32_t>(count), const_cast<void*>(data), sizes, strides_bytes + 1, box,
+             steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
              CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return absl::OkStatus();
   return Internal("cuTensorMapEncodeTiled: error {}", static_cast<int>(result));

@@ -8,7 +8,9 @@
 
 namespace lockstep::kernels {
 
-// One dimension of a tensor of bf16, and how much of it a box has.
+enum class TensorElement { kBFloat16, kByte };
+
+// One dimension of a tensor, and how much of it a box has.
 struct TensorDimension {
   int64_t size;
   int64_t stride_bytes;  // of the first dimension: ignored, its elements lie side by side
@@ -20,6 +22,6 @@ struct TensorDimension {
 // up, so that nothing links the driver: UNAVAILABLE when the driver has none, INTERNAL when it
 // refuses the sizes.
 absl::Status EncodeTensorMap(const void* data, std::span<const TensorDimension> dimensions,
-                             CUtensorMap* map);
+                             CUtensorMap* map, TensorElement element = TensorElement::kBFloat16);
 
 }  // namespace lockstep::kernels
