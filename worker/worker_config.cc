@@ -73,6 +73,12 @@ absl::Status WorkerConfig::Validate() const {
   if (device == "cuda" && instruction_set != "auto") {
     violations.Add("instruction-set", "is of the CPU, but --device is cuda");
   }
+  if (activations == "fp8" && device == "cpu") {
+    violations.Add("activations", "fp8 needs a GPU, but --device is cpu");
+  }
+  if (activations == "fp8" && weights == "bf16") {
+    violations.Add("activations", "fp8 needs weights in FP8, but --weights is bf16");
+  }
   WorkerConfig copy = *this;  // a table of flags may set what it refers to
   CheckRanges(WorkerFlags(copy), violations.lines());
   return violations.ToStatus();
@@ -152,6 +158,7 @@ ModelOptions WorkerConfig::model_options() const {
           .num_threads = static_cast<int>(num_threads),
           .tensor_parallel = tensor_parallel,
           .weight_form = ParseWeightForm(weights).value_or(WeightForm::kAuto),
+          .activation_form = ParseActivationForm(activations).value_or(ActivationForm::kBFloat16),
           .random_weights = load_format == "random",
           .random_seed = random_seed,
           .random_codes = FindRandomCodes(random_codes),

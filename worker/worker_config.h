@@ -46,6 +46,8 @@ struct WorkerConfig {
   // How matrices of quantised files are kept: "packed", "bf16", or "auto": packed, unless bf16 is
   // faster.
   std::string weights = "auto";
+  // What activations become for products with FP8 weights: "bf16", or "fp8" on CUDA.
+  std::string activations = "bf16";
   TlsFiles tls;           // of `listen`; none: plaintext
   bool insecure = false;  // allow addresses that other machines can reach, without certificates
   bool insecure_admin = false;    // the same for admin_listen only

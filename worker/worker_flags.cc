@@ -17,6 +17,9 @@ FlagGroup ModelFlags(WorkerConfig& config) {
               {"weights", &config.weights,
                "how the matrices of quantised files are kept; auto: packed, unless bf16 is faster",
                OneOf({"auto", "packed", "bf16"})},
+              {"activations", &config.activations,
+               "fp8: products with FP8 weights take FP8 activations, on a GPU; this changes bits",
+               OneOf({"bf16", "fp8"})},
           }};
 }
 

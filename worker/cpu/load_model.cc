@@ -41,6 +41,19 @@ absl::Status CheckGemmOfModel(const kernels::Stream& stream, const ModelPlan& pl
   return absl::OkStatus();
 }
 
+absl::Status CheckOptions(const std::string& path, const ModelOptions& options) {
+  if (options.num_kv_blocks < 2) {
+    return InvalidArgument("{} KV blocks, at least 2 are needed", options.num_kv_blocks);
+  }
+  if (options.activation_form == ActivationForm::kFp8) {
+    return FailedPrecondition(
+        "{}: --activations fp8 needs a GPU, but this worker computes on the CPU, with activations "
+        "in bf16",
+        path);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<InstructionSet> ChooseInstructionSet(const ModelOptions& options) {
   if (!options.instruction_set) return kernels::BestInstructionSet();
   if (!std::ranges::count(kernels::AvailableInstructionSets(), *options.instruction_set)) {
@@ -108,9 +121,7 @@ absl::StatusOr<CpuRank> LoadRank(const TensorRank& rank, const LoadContext& cont
 
 absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& path,
                                                            const ModelOptions& options) {
-  if (options.num_kv_blocks < 2) {
-    return InvalidArgument("{} KV blocks, at least 2 are needed", options.num_kv_blocks);
-  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckOptions(path, options));
   LOCKSTEP_ASSIGN_OR_RETURN(const InstructionSet instruction_set, ChooseInstructionSet(options));
   LOCKSTEP_ASSIGN_OR_RETURN(
       ModelDescription description,

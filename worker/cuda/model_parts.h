@@ -6,6 +6,7 @@
 
 #include "kernels/device/cuda_device.h"
 #include "kernels/device/device_buffer.h"
+#include "kernels/formats/fp8_activations/fp8_weights.h"
 #include "kernels/gemm/plan/cuda_gemm.h"
 #include "worker/comm/device_group.h"
 #include "worker/comm/rank_team.h"
@@ -59,6 +60,7 @@ struct CudaModel::Parts {
 
   kernels::DeviceBuffer weight_memory;
   kernels::DeviceBuffer unpacked_memory;  // of matrices that could not stay packed
+  kernels::Fp8Scratch fp8_scratch;        // of products with FP8 activations
   ModelWeights weights;
   kernels::DeviceBuffer workspace_memory;
   Workspace workspace;

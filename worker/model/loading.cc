@@ -1,8 +1,10 @@
 #include "worker/model/loading.h"
 
+#include <absl/strings/str_join.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -63,6 +65,25 @@ absl::StatusOr<RandomCodesOfModule> FindCodesOfModules(const std::string& path,
   };
 }
 
+absl::Status CheckActivationForm(const WeightSource& source, const ModelOptions& options) {
+  if (options.activation_form != ActivationForm::kFp8) return absl::OkStatus();
+  if (options.weight_form == WeightForm::kBFloat16) {
+    return InvalidArgument("{}: --activations fp8 needs weights in FP8, but --weights is bf16",
+                           source.path());
+  }
+  if (std::ranges::any_of(source.tensors(), HasFp8Codes)) return absl::OkStatus();
+  std::string found = source.summary();
+  if (found.empty()) {
+    std::set<std::string> types;
+    for (const SourceTensor& tensor : source.tensors()) types.insert(tensor.type_name);
+    found = absl::StrJoin(types, ", ");
+  }
+  return FailedPrecondition(
+      "{}: --activations fp8 needs weights in FP8 (E4M3, with scales of 128 x 128 weights, of rows "
+      "or of tensors), but the model has {}",
+      source.path(), found);
+}
+
 }  // namespace
 
 std::optional<WeightForm> ParseWeightForm(std::string_view name) {
@@ -75,6 +96,12 @@ std::optional<WeightForm> ParseWeightForm(std::string_view name) {
 std::optional<kernels::KvType> ParseKvType(std::string_view name) {
   if (name == "bf16" || name == "auto") return kernels::KvType::kBFloat16;
   if (name == "fp8" || name == "fp8_e4m3") return kernels::KvType::kFp8;
+  return std::nullopt;
+}
+
+std::optional<ActivationForm> ParseActivationForm(std::string_view name) {
+  if (name == "bf16") return ActivationForm::kBFloat16;
+  if (name == "fp8") return ActivationForm::kFp8;
   return std::nullopt;
 }
 
@@ -112,11 +139,15 @@ absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelDes
   if (options.random_weights) {
     LOCKSTEP_ASSIGN_OR_RETURN(const RandomCodesOfModule codes_of,
                               FindCodesOfModules(path, family, options));
-    return WeightSource::Random(path, family, model.plan, options.random_seed, codes_of);
+    WeightSource source =
+        WeightSource::Random(path, family, model.plan, options.random_seed, codes_of);
+    LOCKSTEP_RETURN_IF_ERROR(CheckActivationForm(source, options));
+    return source;
   }
   LOCKSTEP_ASSIGN_OR_RETURN(WeightSource source, WeightSource::Open(path, family));
   if (!source.summary().empty()) spdlog::info("weights: {}", source.summary());
   if (!source.warning().empty()) spdlog::warn("{}: {}", path, source.warning());
+  LOCKSTEP_RETURN_IF_ERROR(CheckActivationForm(source, options));
   return source;
 }
 

@@ -36,6 +36,16 @@ std::optional<WeightForm> ParseWeightForm(std::string_view name);
 // "bf16" or "auto", or "fp8" or "fp8_e4m3".
 std::optional<kernels::KvType> ParseKvType(std::string_view name);
 
+// What activations become for products whose weights are codes.
+enum class ActivationForm {
+  kBFloat16,
+  // CUDA: E4M3 where the weights are. Other bits, and a numerics id of its own. Products with
+  // weights in bf16 stay as they are.
+  kFp8
+};
+// "bf16" or "fp8".
+std::optional<ActivationForm> ParseActivationForm(std::string_view name);
+
 struct ModelOptions {
   // CUDA: the index of each rank's device. If there are none, the ranks have the first devices.
   // Only tests let ranks share one.
@@ -56,6 +66,7 @@ struct ModelOptions {
   // Ranks that share the model. CPU: each has threads of its own. CUDA: each has a device.
   uint32_t tensor_parallel = 1;
   WeightForm weight_form = WeightForm::kAuto;
+  ActivationForm activation_form = ActivationForm::kBFloat16;
   // CPU: takes the place of the backend's storage of packed weights. Only tests set it.
   MakePackedWeights make_packed_weights = nullptr;
   bool random_weights = false;  // config.json alone; seeded random numbers in place of tensors
@@ -103,7 +114,8 @@ struct ModelDescription {
 absl::StatusOr<ModelDescription> DescribeModel(const std::string& path, const ModelOptions& options,
                                                std::string device);
 
-// The model's tensors, or random ones.
+// The model's tensors, or random ones. FAILED_PRECONDITION, saying what the model has, if the
+// options ask for activations in FP8 and no weights are in FP8.
 absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelDescription& model,
                                          const ModelOptions& options);
 

@@ -186,6 +186,7 @@ absl::Status CudaGemm::ReserveExpansion(int64_t max_elements) {
 
 bool CudaGemm::StaysPacked(const GemmParams& params) const {
   if (params.weights.packed == nullptr) return false;
+  if (!params.weights.packed->CanExpand()) return true;
   const auto expanded_bytes =
       static_cast<size_t>(params.weights.n * params.weights.k) * sizeof(BFloat16);
   return params.num_rows <= kMaxPackedRows || expanded_bytes > expansion_.num_bytes();

@@ -18,8 +18,7 @@ namespace {
 
 class ScheduleInvarianceCuda : public CudaTest {
  protected:
-  void Check(const ModelCase& test) {
-    worker::ModelOptions options;
+  void Check(const ModelCase& test, worker::ModelOptions options = {}) {
     options.num_kv_blocks = test.num_blocks;
     options.max_step_tokens = 1024;
     options.max_logits_rows = 256;
@@ -65,6 +64,13 @@ TEST_F(ScheduleInvarianceCuda, KeysAndValuesInFp8) {
   ModelCase of_600_million = Qwen3Shape("qwen3-0.6b", 1024, 3072, 16);
   of_600_million.kv_type = kernels::KvType::kFp8;
   Check(of_600_million);
+}
+// Weights and activations in FP8.
+TEST_F(ScheduleInvarianceCuda, ShapeOfQwen3Of600MillionWeightsInFp8) {
+  worker::ModelOptions options;
+  options.random_codes = worker::FindRandomCodes("fp8-g128");
+  options.activation_form = worker::ActivationForm::kFp8;
+  Check(Qwen3Shape("qwen3-0.6b", 1024, 3072, 16), options);
 }
 // No published Qwen3 has such heads. The prefill kernel for them keeps partial results elsewhere.
 TEST_F(ScheduleInvarianceCuda, HeadsOf256) {

@@ -60,6 +60,17 @@ TEST(WorkerConfigTest, EveryKnobHasARange) {
       {"--load-format", [](WorkerConfig& c) { c.load_format = "gguf"; }},
       {"--weights", [](WorkerConfig& c) { c.weights = "int8"; }},
       {"--kv-dtype", [](WorkerConfig& c) { c.kv_dtype = "fp8_e5m2"; }},
+      {"--activations", [](WorkerConfig& c) { c.activations = "int8"; }},
+      {"--activations: fp8 needs a GPU",
+       [](WorkerConfig& c) {
+         c.activations = "fp8";
+         c.device = "cpu";
+       }},
+      {"--activations: fp8 needs weights in FP8",
+       [](WorkerConfig& c) {
+         c.activations = "fp8";
+         c.weights = "bf16";
+       }},
       {"--max-logits-rows", [](WorkerConfig& c) { c.max_logits_rows = 65537; }},
       {"--max-logprobs", [](WorkerConfig& c) { c.max_logprobs = 1025; }},
       {"--max-decode-iterations", [](WorkerConfig& c) { c.max_decode_iterations = 0; }},

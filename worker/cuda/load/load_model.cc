@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "common/hash.h"
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
 #include "worker/cuda/forward_model.h"
@@ -38,11 +40,18 @@ absl::Status CheckOptions(const ModelOptions& options) {
   return absl::OkStatus();
 }
 
-std::vector<uint64_t> KernelConstants(const ModelPlan& plan) {
+// Raise this whenever products with FP8 activations may give other bits.
+constexpr uint64_t kFp8ActivationsVersion = 1;
+
+std::vector<uint64_t> KernelConstants(const ModelPlan& plan, const ModelOptions& options) {
   std::vector<uint64_t> constants = {kCudaKernelVersion, kernels::kKeyTile};
   const int64_t num_splits = kernels::NumAttentionSplits(plan.max_context_tokens);
   for (int64_t i = 0; i < num_splits; ++i) {
     constants.push_back(static_cast<uint64_t>(kernels::AttentionSplitBegin(i)));
+  }
+  if (options.activation_form == ActivationForm::kFp8) {
+    constants.push_back(Hash64(std::string_view("fp8 activations")));
+    constants.push_back(kFp8ActivationsVersion);
   }
   return constants;
 }
@@ -115,7 +124,8 @@ class Loader {
       memory.kv_cache_bytes += parts->kv_pool.num_bytes();
       memory.workspace_bytes += parts->workspace_memory.num_bytes() +
                                 parts->state_memory.num_bytes() +
-                                static_cast<uint64_t>(parts->gemm->expansion_bytes());
+                                static_cast<uint64_t>(parts->gemm->expansion_bytes()) +
+                                static_cast<uint64_t>(parts->fp8_scratch.num_bytes());
       if (exchange_ != nullptr) {
         memory.workspace_bytes += static_cast<uint64_t>(exchange_->memory_bytes());
       }
@@ -188,9 +198,10 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaModel> model, loader.Finish());
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<CudaForwardModel> probe,
                             CudaForwardModel::Create(*model));
-  LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t numerics_id,
-                            CheckNumerics(*probe, model->plan(), options,
-                                          KernelConstants(model->plan()), loader.rope_hash()));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const uint64_t numerics_id,
+      CheckNumerics(*probe, model->plan(), options, KernelConstants(model->plan(), options),
+                    loader.rope_hash()));
   model->set_numerics_id(numerics_id);
   options.Report("self-check", 1.0);
   return model;

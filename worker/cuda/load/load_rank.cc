@@ -15,6 +15,7 @@
 
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
+#include "kernels/formats/fp8_activations/fp8_weights.h"
 #include "kernels/formats/strips/strip_weights.h"
 #include "kernels/gemm/plan/packed_check.h"
 #include "kernels/rope/rope_table.h"
@@ -41,20 +42,27 @@ std::function<absl::Status(Arena&)> CommitToDevice(const char* what, DeviceBuffe
   };
 }
 
-// In elements. 0: no layer has packed weights.
-int64_t LargestPackedLayerMatrix(const ModelWeights& weights) {
-  int64_t largest = 0;
+struct PackedLayerMatrices {
+  bool exist = false;
+  int64_t largest_to_expand = 0;  // in elements. 0: none is ever expanded
+};
+PackedLayerMatrices FindPackedLayerMatrices(const ModelWeights& weights) {
+  PackedLayerMatrices found;
   for (const LayerWeights& layer : weights.layers) {
     for (const LayerPart part : EnumValues<LayerPart>()) {
       const kernels::WeightMatrix& matrix = layer[part].matrix;
-      if (matrix.packed != nullptr) largest = std::max(largest, matrix.n * matrix.k);
+      if (matrix.packed == nullptr) continue;
+      found.exist = true;
+      if (!matrix.packed->CanExpand()) continue;
+      found.largest_to_expand = std::max(found.largest_to_expand, matrix.n * matrix.k);
     }
   }
-  return largest;
+  return found;
 }
 
 // A small model is faster in the kernel of all layers, which takes bf16.
 bool PacksWeights(const WeightSource& source, const ModelOptions& options, const Parts& parts) {
+  if (options.activation_form == ActivationForm::kFp8) return true;
   if (options.weight_form != WeightForm::kAuto) return options.weight_form == WeightForm::kPacked;
   if (!parts.fused_pass.is_used()) return true;
   if (NumCodes(source) > 0) {
@@ -72,7 +80,39 @@ MakePackedWeights PackForDevice(int device) {
   };
 }
 
+// The same for FP8 activations. Codes that their products do not take are an error: in bf16 such a
+// product would have the bits of another mode.
+MakePackedWeights PackForFp8Activations(int device, const kernels::Fp8Scratch& scratch) {
+  return [device, &scratch](std::span<const kernels::QuantizedMatrix> parts)
+             -> absl::StatusOr<std::unique_ptr<kernels::PackedWeights>> {
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaSetDevice(device));
+    absl::StatusOr<std::unique_ptr<kernels::Fp8ProductWeights>> weights =
+        kernels::Fp8ProductWeights::Create(parts, scratch);
+    if (absl::IsInvalidArgument(weights.status())) {
+      return FailedPrecondition("--activations fp8: {}", Message(weights.status()));
+    }
+    return weights;
+  };
+}
+
+// For the largest input of a product.
+absl::StatusOr<kernels::Fp8Scratch> CreateFp8Scratch(const ModelOptions& options,
+                                                     const ModelPlan& plan) {
+  int64_t max_inputs = plan.hidden_size;
+  for (const LayerKind& kind : plan.kinds) {
+    for (const LayerPart name : EnumValues<LayerPart>()) {
+      max_inputs = std::max(max_inputs, kind.parts[name].num_inputs);
+    }
+  }
+  return kernels::Fp8Scratch::Create(std::max(options.max_step_tokens, options.max_logits_rows),
+                                     max_inputs);
+}
+
 absl::Status LoadWeights(const WeightSource& source, const ModelOptions& options, Parts& parts) {
+  const bool has_fp8_activations = options.activation_form == ActivationForm::kFp8;
+  if (has_fp8_activations) {
+    LOCKSTEP_ASSIGN_OR_RETURN(parts.fp8_scratch, CreateFp8Scratch(options, parts.plan));
+  }
   kernels::ThreadPool threads(
       std::max(options.NumThreads() / static_cast<int>(parts.rank.degree), 1));
   // The ranks load at the same time. One of them reports for all.
@@ -85,7 +125,9 @@ absl::Status LoadWeights(const WeightSource& source, const ModelOptions& options
                   .packs = PacksWeights(source, options, parts),
                   .rank = parts.rank,
                   .commit = CommitToDevice("weights", parts.weight_memory)},
-      .make_packed = PackForDevice(parts.device_index),
+      .make_packed = has_fp8_activations
+                         ? PackForFp8Activations(parts.device_index, parts.fp8_scratch)
+                         : PackForDevice(parts.device_index),
       .load =
           [&](const std::vector<LoadTask>& tasks, const LoadProgress& progress) {
             return UploadWeights(tasks, parts.device_index, threads, progress);
@@ -156,10 +198,12 @@ absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
 // their rows are shared out.
 absl::Status CheckPackedWeights(const ModelOptions& options, const Parts& parts) {
   std::set<std::tuple<int64_t, int64_t, std::string>> checked;
-  const auto check = [&](const kernels::WeightMatrix& matrix, int64_t max_rows) {
+  const auto check = [&](const kernels::WeightMatrix& matrix, int64_t max_rows) -> absl::Status {
     if (matrix.packed == nullptr) return absl::OkStatus();
     const bool is_new = checked.insert({matrix.n, matrix.k, matrix.packed->storage_name()}).second;
-    return is_new ? kernels::CheckPackedProducts(parts.stream, matrix, max_rows) : absl::OkStatus();
+    if (!is_new) return absl::OkStatus();
+    return matrix.packed->CanExpand() ? kernels::CheckPackedProducts(parts.stream, matrix, max_rows)
+                                      : kernels::CheckFp8Products(parts.stream, matrix, max_rows);
   };
   for (const LayerWeights& layer : parts.weights.layers) {
     for (const LayerPart part : EnumValues<LayerPart>()) {
@@ -173,7 +217,8 @@ absl::Status PrepareGemm(const ModelOptions& options, Parts& parts) {
   LOCKSTEP_ASSIGN_OR_RETURN(parts.gemm, kernels::CudaGemm::Create());
   parts.fuses_activation = options.fuse_activation;
   parts.fuses_exchange = options.fuse_exchange;
-  LOCKSTEP_RETURN_IF_ERROR(parts.gemm->ReserveExpansion(LargestPackedLayerMatrix(parts.weights)));
+  LOCKSTEP_RETURN_IF_ERROR(
+      parts.gemm->ReserveExpansion(FindPackedLayerMatrices(parts.weights).largest_to_expand));
   // Prepare checks every plan, and our own kernel.
   if (!options.check_reduction_contract) return absl::OkStatus();
   LOCKSTEP_RETURN_IF_ERROR(CheckPackedWeights(options, parts));
@@ -227,7 +272,7 @@ absl::StatusOr<uint64_t> LoadRank(const WeightSource& source, const ModelOptions
                                   CudaModel::Parts& parts) {
   LOCKSTEP_RETURN_IF_ERROR(parts.fused_pass.Choose(options, parts.plan, parts.rank, parts.stream));
   LOCKSTEP_RETURN_IF_ERROR(LoadWeights(source, options, parts));
-  if (LargestPackedLayerMatrix(parts.weights) > 0) parts.fused_pass = FusedPass();
+  if (FindPackedLayerMatrices(parts.weights).exist) parts.fused_pass = FusedPass();
   LOCKSTEP_ASSIGN_OR_RETURN(
       parts.workspace,
       Workspace::Create(

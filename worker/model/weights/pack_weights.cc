@@ -106,7 +106,7 @@ class Packer {
                                                 Message(packed.status()))});
       return absl::OkStatus();
     }
-    LOCKSTEP_RETURN_IF_ERROR(packed.status());
+    if (!packed.ok()) return Annotate(packed.status(), pack.pieces.front().tensor->name);
     weights_.At(pack.place).matrix.packed = packed->get();
     weights_.packed.push_back(*std::move(packed));
     return absl::OkStatus();

@@ -125,6 +125,11 @@ void AppendScales(const RandomCodes& codes, float scale, RowNumbers& numbers,
   }
 }
 
+// As many rows as columns share a scale, as in published files with FP8 weights.
+bool HasSquareBlocks(const RandomCodes& codes) {
+  return codes.kind == CodeKind::kFp8E4M3 && codes.group_columns > 0;
+}
+
 void AppendCodes(const RandomCodes& codes, RowNumbers& numbers, QuantizedMatrix* matrix) {
   const uint32_t mask = (1u << kernels::CodeBits(codes.kind)) - 1;
   for (int64_t i = 0; i < matrix->k; ++i) {
@@ -187,7 +192,13 @@ QuantizedMatrix RandomRows(const RandomTensor& tensor, const RandomCodes& codes,
   const float scale = tensor.deviation / SpreadOf(codes.kind);
   for (int64_t row = range.first_row; row < range.first_row + range.num_rows; ++row) {
     RowNumbers numbers(CombineHashes(tensor.seed, static_cast<uint64_t>(row)));
-    AppendScales(codes, scale, numbers, &matrix);
+    if (HasSquareBlocks(codes)) {
+      const int64_t block = row / codes.group_columns;
+      RowNumbers of_block(CombineHashes(~tensor.seed, static_cast<uint64_t>(block)));
+      AppendScales(codes, scale, of_block, &matrix);
+    } else {
+      AppendScales(codes, scale, numbers, &matrix);
+    }
     AppendCodes(codes, numbers, &matrix);
   }
   return matrix;

@@ -232,6 +232,15 @@ bool HasCodes(const SourceTensor& tensor) {
   return tensor.quantized != nullptr || kernels::HasCodes(tensor.type);
 }
 
+bool HasFp8Codes(const SourceTensor& tensor) {
+  if (tensor.random.has_value()) {
+    return tensor.random_codes.has_value() &&
+           tensor.random_codes->kind == kernels::CodeKind::kFp8E4M3;
+  }
+  return tensor.quantized != nullptr &&
+         CodesOfScheme(tensor.quantized->scheme()).kind == kernels::CodeKind::kFp8E4M3;
+}
+
 uint64_t NumCodes(const WeightSource& source) {
   uint64_t num_codes = 0;
   for (const SourceTensor& tensor : source.tensors()) {

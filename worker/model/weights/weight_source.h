@@ -92,6 +92,8 @@ absl::Status CopyRows(const SourceTensor& tensor, int64_t first_row, int64_t row
 
 // Whether the file has the tensor as codes, which ReadCodes gives.
 bool HasCodes(const SourceTensor& tensor);
+// Whether the codes are E4M3, one for each weight.
+bool HasFp8Codes(const SourceTensor& tensor);
 // How many weights the file has as codes.
 uint64_t NumCodes(const WeightSource& source);
 // The whole matrix. Its values are those of ReadRows, rounded to bf16, but 0 is always +0.

@@ -101,6 +101,38 @@ TEST(PackedCodesTest, BiasesStayWithTheirOutputs) {
   }
 }
 
+absl::Status OpenForFp8Activations(const std::string& path, ModelOptions options) {
+  options.activation_form = ActivationForm::kFp8;
+  const absl::StatusOr<ModelDescription> description = DescribeModel(path, options, "a device");
+  EXPECT_THAT(description, IsOk());
+  return OpenWeights(path, *description, options).status();
+}
+
+TEST_P(PackedLayoutTest, Fp8ActivationsNeedFp8Weights) {
+  const absl::Status status = OpenForFp8Activations(path_, Options(WeightForm::kAuto));
+  const bool has_fp8 = GetParam().name.find("fp8") != std::string::npos;
+  if (has_fp8) {
+    EXPECT_THAT(status, IsOk());
+  } else {
+    EXPECT_THAT(status, HasError(absl::StatusCode::kFailedPrecondition,
+                                 AllOf(HasSubstr(path_), HasSubstr("needs weights in FP8"),
+                                       HasSubstr("module"))));
+  }
+}
+
+TEST(Fp8ActivationsTest, AreRefusedWhereTheyCannotBe) {
+  constexpr auto kFailed = absl::StatusCode::kFailedPrecondition;
+  const char* const path = "tests/golden/tiny-llama";
+  EXPECT_THAT(OpenForFp8Activations(path, Options(WeightForm::kAuto)),
+              HasError(kFailed, AllOf(HasSubstr(path), HasSubstr("but the model has BF16"))));
+  EXPECT_THAT(OpenForFp8Activations(path, Options(WeightForm::kBFloat16)),
+              HasError(absl::StatusCode::kInvalidArgument, HasSubstr("--weights is bf16")));
+  ModelOptions options = Options(WeightForm::kAuto);
+  options.activation_form = ActivationForm::kFp8;
+  EXPECT_THAT(LoadCpuModel(path, options),
+              HasError(kFailed, AllOf(HasSubstr(path), HasSubstr("needs a GPU"))));
+}
+
 class PackedWeightsTest : public ::testing::Test {
  protected:
   const QuantizedFolder folder_ = QuantizedFolder(AllWeightLayouts().front());
