@@ -43,6 +43,7 @@ ABSL_FLAG(std::string, cuda_device, "", "as of lockstep-worker");
 ABSL_FLAG(uint32_t, tensor_parallel, 1, "as of lockstep-worker");
 ABSL_FLAG(std::string, load_format, "random", "auto or random");
 ABSL_FLAG(std::string, weights, "auto", "as of lockstep-worker");
+ABSL_FLAG(std::string, activations, "bf16", "as of lockstep-worker");
 ABSL_FLAG(std::string, random_codes, "",
           "random weights are codes, such as int4-g128, fp8-g128, int8-g32, q4_k, q6_k "
           "(worker/model/weights/random_codes.h)");
@@ -254,6 +255,7 @@ absl::Status Run() {
   config.tensor_parallel = absl::GetFlag(FLAGS_tensor_parallel);
   config.load_format = absl::GetFlag(FLAGS_load_format);
   config.weights = absl::GetFlag(FLAGS_weights);
+  config.activations = absl::GetFlag(FLAGS_activations);
   config.random_codes = absl::GetFlag(FLAGS_random_codes);
   if (!config.random_codes.empty() && !worker::FindRandomCodes(config.random_codes)) {
     return InvalidArgument("--random_codes: there is no {}", config.random_codes);
