@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "kernels/core/divide_up.h"
 #include "kernels/formats/fp8_activations/quantize_activations.h"
@@ -42,43 +41,26 @@ int64_t Fp8FixedBytes(const Fp8Problem& problem, const Fp8Tiling& tiling) {
          behind * kFp8BlockColumns + kFp8BarrierBytes;
 }
 
-// Clocks that the busiest multiprocessor spends on a block of 128 columns of all its tiles.
-double EstimateFewRows(const Fp8Problem& problem, const Fp8Tiling& tiling,
-                       int num_multiprocessors) {
-  constexpr double kMemoryBytesPerClock = 19.6;  // its share of what all read together
-  constexpr double kBytesPerClock = 40;          // what it takes in, input rows included
-  const double weights = static_cast<double>(tiling.weight_rows * kFp8BlockColumns);
-  const double input = static_cast<double>(Fp8FetchedRows(problem, tiling) * kFp8BlockColumns);
-  // Four instructions, each of which reads 64 weight rows, for each warpgroup.
-  const double multiply = 4.0 * (16.0 + std::max(2.0, tiling.input_rows / 2.0)) *
-                          static_cast<double>(DivideUp(tiling.weight_rows, kGroupRows));
-  const double tile =
-      std::max({weights / kMemoryBytesPerClock, (weights + input) / kBytesPerClock, multiply});
-  return tile * static_cast<double>(DivideUp(DivideUp(problem.n, tiling.weight_rows),
-                                             int64_t{num_multiprocessors}));
+// 64 weight rows fill an instruction, and were the fastest with every number of rows and shape that
+// was timed. Fewer only where most multiprocessors would have no tile.
+Fp8Tiling ChooseFewRows(const Fp8Problem& problem, int num_multiprocessors) {
+  constexpr int kLeastWeightRows = 16;
+  constexpr int64_t kIdleShare = 3;  // a third of the multiprocessors must have a tile
+  Fp8Tiling tiling = {.weight_rows = kGroupRows};
+  while (tiling.weight_rows > kLeastWeightRows &&
+         DivideUp(problem.n, tiling.weight_rows) * kIdleShare < num_multiprocessors) {
+    tiling.weight_rows /= 2;
+  }
+  for (const int input_rows : kInputRowsOfFew) {
+    tiling.input_rows = input_rows;
+    if (input_rows >= problem.num_rows) break;
+  }
+  tiling.num_stages = Fp8Stages(problem, tiling, kMaxFp8SharedBytes);
+  return tiling;
 }
 
-Fp8Tiling ChooseFewRows(const Fp8Problem& problem, int num_multiprocessors) {
-  // Up to 32 rows two products share a multiprocessor: the next begins before this one ends.
-  const int64_t shared_bytes = problem.num_rows <= 32 ? 112 * 1024 : kMaxFp8SharedBytes;
-  Fp8Tiling best;
-  double best_clocks = std::numeric_limits<double>::max();
-  for (int weight_rows = 128; weight_rows >= 16; weight_rows -= 16) {
-    Fp8Tiling tiling = {.weight_rows = weight_rows};
-    for (const int input_rows : kInputRowsOfFew) {
-      tiling.input_rows = input_rows;
-      if (input_rows >= problem.num_rows) break;
-    }
-    tiling.num_stages = Fp8Stages(problem, tiling, shared_bytes);
-    if (tiling.num_stages < 3) continue;
-    const double clocks = EstimateFewRows(problem, tiling, num_multiprocessors);
-    if (clocks < best_clocks) {
-      best = tiling;
-      best_clocks = clocks;
-    }
-  }
-  return best;
-}
+// From here on the kernel for many rows is faster, if each multiprocessor has a tile of its own.
+constexpr int64_t kManyInputRows = 65;
 
 Fp8Tiling ManyRows(const Fp8Problem& problem, int input_rows, int cluster_blocks) {
   Fp8Tiling tiling = {.unit = Fp8Unit::kManyRows,
@@ -108,13 +90,14 @@ int Fp8Stages(const Fp8Problem& problem, const Fp8Tiling& tiling, int64_t shared
 }
 
 Fp8Tiling ChooseFp8Tiling(const Fp8Problem& problem, int num_multiprocessors) {
-  if (problem.num_rows <= kMaxFp8FewRows) {
+  const int64_t columns = DivideUp(problem.n, kFp8TileColumns);
+  const bool is_wide = problem.num_rows >= kManyInputRows && columns >= num_multiprocessors;
+  if (problem.num_rows <= kMaxFp8FewRows && !is_wide) {
     const Fp8Tiling tiling = ChooseFewRows(problem, num_multiprocessors);
-    if (tiling.num_stages > 0) return tiling;
+    if (tiling.num_stages >= 2) return tiling;
   }
   // A tile of 256 rows takes a little less than two of 128.
   constexpr double kLargeTile = 1.8;
-  const int64_t columns = DivideUp(problem.n, kFp8TileColumns);
   const int64_t small =
       DivideUp(DivideUp(problem.num_rows, 128) * columns, int64_t{num_multiprocessors});
   const int64_t large = DivideUp(DivideUp(problem.num_rows, 256) * DivideUp(columns, 2),

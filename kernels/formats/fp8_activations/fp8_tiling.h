@@ -42,7 +42,7 @@ int64_t Fp8SharedBytes(const Fp8Problem& problem, const Fp8Tiling& tiling);
 // fit.
 int Fp8Stages(const Fp8Problem& problem, const Fp8Tiling& tiling, int64_t shared_bytes);
 
-// By estimates. lockstep-fp8-cuda-benchmark --tilings times the alternatives.
+// What an H200 was fastest with. lockstep-fp8-cuda-benchmark --tilings times the alternatives.
 Fp8Tiling ChooseFp8Tiling(const Fp8Problem& problem, int num_multiprocessors);
 
 // For people: "few 32w x 8 s10", "many 256 x 128 s4 c2".

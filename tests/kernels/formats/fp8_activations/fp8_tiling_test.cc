@@ -43,8 +43,13 @@ TEST(Fp8TilingTest, ExamplesOfAnH200) {
   const auto chosen = [](int64_t n, int64_t k, int64_t num_rows) {
     return DescribeFp8Tiling(ChooseFp8Tiling({.n = n, .k = k, .num_rows = num_rows}, 132));
   };
-  EXPECT_EQ(chosen(4096, 12288, 1), "few 32w x 8 s5");
-  EXPECT_EQ(chosen(6144, 4096, 8), "few 48w x 8 s3");
+  EXPECT_EQ(chosen(4096, 12288, 1), "few 64w x 8 s6");
+  EXPECT_EQ(chosen(6144, 4096, 8), "few 64w x 8 s6");
+  EXPECT_EQ(chosen(4096, 4096, 32), "few 64w x 32 s4");
+  EXPECT_EQ(chosen(4096, 12288, 128), "few 64w x 128 s3");
+  EXPECT_EQ(chosen(24576, 4096, 128), "many 128 x 128 s6 c1");
+  EXPECT_EQ(chosen(24576, 4096, 64), "few 64w x 64 s3");
+  EXPECT_EQ(chosen(1024, 1024, 8), "few 16w x 8 s12") << "64 multiprocessors have a tile";
   EXPECT_EQ(chosen(4096, 4096, 2048), "many 256 x 128 s4 c2");
   EXPECT_EQ(chosen(4096, 4096, 512), "many 128 x 128 s6 c1");
 }
