@@ -13,7 +13,6 @@
 #include "router/front/connection/tls_context.h"
 #include "router/front/serve_connection.h"
 #include "router/http/browser_policy.h"
-#include "router/http/exchanges/reply_exchange.h"
 #include "router/http/gateway.h"
 #include "router/http/http_stream.h"
 
@@ -23,12 +22,6 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-// The largest body of a prompt that can pass validation. A token id takes up to eight bytes
-// ("128255, "), and a text has at least one byte for each token.
-size_t MaxBodyBytes(const RequestLimits& limits) {
-  return size_t{8} * limits.max_prompt_bytes + (1 << 20);
-}
-
 size_t MaxMemoryBytes(const PublicServerConfig& config) {
   return size_t{config.max_connection_memory_mib} << 20;
 }
@@ -37,6 +30,12 @@ size_t MaxMemoryBytes(const PublicServerConfig& config) {
 size_t ReservedBytes(const PublicServerConfig& config) { return MaxMemoryBytes(config) / 8; }
 size_t MaxLargeBytes(const PublicServerConfig& config) {
   return MaxMemoryBytes(config) - ReservedBytes(config);
+}
+
+// The largest body of a prompt that can pass validation, if there is memory for it. A token id
+// takes up to eight bytes ("128255, "), and a text has at least one byte for each token.
+size_t MaxBodyBytes(const PublicServerConfig& config, const ApiConfig& api) {
+  return std::min(size_t{8} * api.limits.max_prompt_bytes + (1 << 20), MaxLargeBytes(config));
 }
 
 // The router is not ready while a listener has no descriptors for connections.
@@ -82,29 +81,29 @@ class PublicServer::Impl {
   // `tls` null: plaintext.
   Impl(const PublicServerConfig& config, ApiContext& context, prometheus::Registry& registry,
        std::unique_ptr<ServerTls> tls, std::unique_ptr<GrpcServices> grpc)
-      : max_answer_bytes_(config.max_whole_answer_bytes),
-        limiter_(std::make_shared<ConnectionLimiter>(config.max_connections,
+      : limiter_(std::make_shared<ConnectionLimiter>(config.max_connections,
                                                      config.MaxConnectionsPerAddress())),
         tls_(std::move(tls)),
         gateway_(context, registry, RouteTable::All(), BrowserPolicy(config.cors_origins)),
         grpc_(std::move(grpc)),
         metrics_(registry, context.model.id, gateway_.routes().Labels()),
         memory_(std::make_shared<ByteBudget>(MaxMemoryBytes(config), ReservedBytes(config))),
-        context_{.handle =
-                     [this](HttpRequest request, std::shared_ptr<OutputSignal> signal) {
-                       request.answer = {.memory = memory_, .max_bytes = max_answer_bytes_};
-                       request.max_body_bytes = context_.limits.max_body_bytes;
-                       return gateway_.Handle(std::move(request), std::move(signal));
+        http_{.handle =
+                  [this](HttpRequest request, std::shared_ptr<OutputSignal> signal) {
+                    return gateway_.Handle(std::move(request), std::move(signal));
+                  },
+              .metrics = metrics_,
+              .memory = *memory_,
+              .max_body_bytes = MaxBodyBytes(config, context.config),
+              .answer = {.memory = memory_, .max_bytes = config.max_whole_answer_bytes}},
+        context_{.open_stream =
+                     [this](StreamRequest request, std::shared_ptr<OutputSignal> signal) {
+                       return Open(request, std::move(signal));
                      },
-                 .refuse = Refusal,
                  .draining = [&context] { return context.engine.draining(); },
                  .limits = LimitsOf(config, context.config),
                  .metrics = metrics_,
                  .memory = *memory_,
-                 .open_stream =
-                     [this](StreamRequest request, std::shared_ptr<OutputSignal> signal) {
-                       return Open(request, std::move(signal));
-                     },
                  .http2 = {.max_concurrent_streams = config.max_concurrent_streams}},
         threads_(config.num_threads, context.encode_pool),
         on_accepting_(CountDeaf(context)) {}
@@ -139,7 +138,7 @@ class PublicServer::Impl {
 
  private:
   static ConnectionLimits LimitsOf(const PublicServerConfig& config, const ApiConfig& api) {
-    return {.max_body_bytes = std::min(MaxBodyBytes(api.limits), MaxLargeBytes(config)),
+    return {.max_body_bytes = MaxBodyBytes(config, api),
             .header_timeout = config.header_timeout,
             .body_timeout = config.body_timeout,
             .idle_timeout = config.idle_timeout,
@@ -151,10 +150,11 @@ class PublicServer::Impl {
   std::shared_ptr<StreamHandler> Open(const StreamRequest& request,
                                       std::shared_ptr<OutputSignal> signal) {
     // A call that names two hosts is refused with 400, as any other request is.
-    if (grpc_ != nullptr && GrpcServices::IsCall(request) && !NamesTwoHosts(request.fields)) {
+    if (grpc_ != nullptr && request.http2 && GrpcServices::IsCall(request) &&
+        !NamesTwoHosts(request.fields)) {
       return grpc_->Open(request, std::move(signal), memory_);
     }
-    return OpenHttpStream(context_, request, std::move(signal));
+    return OpenHttpStream(http_, request, std::move(signal));
   }
 
   void Serve(tcp::socket socket, bool loopback_only) {
@@ -175,13 +175,13 @@ class PublicServer::Impl {
     }
   }
 
-  const size_t max_answer_bytes_;
   const std::shared_ptr<ConnectionLimiter> limiter_;
   const std::unique_ptr<ServerTls> tls_;
   Gateway gateway_;
   const std::unique_ptr<GrpcServices> grpc_;  // null: none
   HttpMetrics metrics_;
   const std::shared_ptr<ByteBudget> memory_;
+  HttpStreamContext http_;
   ConnectionContext context_;  // used by connections, which threads_ destroys
   IoThreads threads_;
   const TcpListener::OnAccepting on_accepting_;

@@ -81,7 +81,6 @@ class Greeting : public std::enable_shared_from_this<Greeting> {
 
   void Serve(bool http2) {
     deadline_.Clear();
-    if (http2 && context_.open_stream == nullptr) return stream_->Close();
     // The timer holds only this object, which ends here.
     std::unique_ptr<ConnectionStream> stream = std::move(stream_);
     http2 ? ServeHttp2(std::move(stream), received_, context_)

@@ -62,14 +62,11 @@ class SharedExchange final : public Exchange {
 
   Output Take() override {
     Output output = exchange_->Take();
-    if (output.head.has_value()) {
-      HttpHeaders& all = output.head->headers;
-      all.insert(all.end(), headers_.begin(), headers_.end());
-    }
+    if (output.head.has_value()) AddFields(headers_, *output.head);
     return output;
   }
   void OnWritten() override { exchange_->OnWritten(); }
-  void Abandon() override { exchange_->Abandon(); }
+  void OnClosed() override { exchange_->OnClosed(); }
 
  private:
   const std::shared_ptr<Exchange> exchange_;

@@ -10,6 +10,8 @@
 
 #include "router/front/connection/exchange.h"
 #include "router/front/connection/output_signal.h"
+#include "router/http/messages/http_head.h"
+#include "router/http/messages/http_request.h"
 
 namespace lockstep::router {
 

@@ -8,6 +8,7 @@
 #include "router/front/connection/exchange.h"
 #include "router/front/connection/output_signal.h"
 #include "router/http/browser_policy.h"
+#include "router/http/messages/http_request.h"
 #include "router/http/routes/route.h"
 #include "router/http/routes/route_table.h"
 #include "router/serving/calls/api_context.h"

@@ -40,7 +40,7 @@ ALLOWED_OWN = (
     ("router/fleet", (*WORKERS, *TRACING, "router/mailboxes")),
     ("router/engine", ENGINE),
     ("router/serving", (*ENGINE, "router/auth", "router/text", "lockstep")),
-    ("router/front", ("router/limits", *TRACING, "common")),
+    ("router/front", ("router/limits", "common")),
     ("router/grpc", TRANSPORT),
     ("router/http", (*TRANSPORT, "router/page")),
     ("router/client", ("common", "router/text/unicode", "lockstep/v1")),
@@ -280,11 +280,8 @@ def check_constructs(root):
 # --- sizes ---
 
 # Smells to think about: split where the idea splits.
-FILE_LINES, HEADER_LINES, LIMIT_LINES = 400, 200, 600
+FILE_LINES, HEADER_LINES = 400, 200
 FUNCTION_LINES, PARAMETERS, COLUMNS = 60, 5, 100
-
-# Here a size is a warning, up to LIMIT_LINES; everywhere else it is an error. The tuple may only shrink.
-SIZES_STILL_WARN = ("router/front/",)
 
 # Functions that need more parameters, and why. The list may only shrink: an entry that nothing needs is an error.
 # {(path, function): reason}
@@ -360,29 +357,23 @@ def wide_functions(text):
             if function.num_parameters > PARAMETERS and "TEST" not in function.name]
 
 
-def check_sizes(root, kept=KEPT_PARAMETERS, still_warn=SIZES_STILL_WARN):
+def check_sizes(root, kept=KEPT_PARAMETERS):
     for path in cpp_files(root):
         text = read(root, path)
         found = list(size_findings(path, text))
         found += [(function.line, f"{function.name} has {function.num_parameters} parameters, more than {PARAMETERS}")
                   for function in wide_functions(text) if (path.as_posix(), function.name) not in kept]
-        warns = may_use(path, still_warn) and len(text.splitlines()) <= LIMIT_LINES
         for line, message in found:
-            yield Finding(path, line, message, is_warning=warns)
+            yield Finding(path, line, message)
 
 
-def check_kept(root, kept=KEPT_PARAMETERS, still_warn=SIZES_STILL_WARN):
+def check_kept(root, kept=KEPT_PARAMETERS):
     """Exceptions that nothing needs any more."""
     for path, name in kept:
         text = read(root, path) if (root / path).is_file() else ""
         if name not in (function.name for function in wide_functions(text)):
             yield Finding(pathlib.Path(path), 0, f"{name} has at most {PARAMETERS} parameters: it needs no exception "
                           "in KEPT_PARAMETERS")
-    too_large = [finding.path for finding in check_sizes(root, kept)]
-    for listed in still_warn:
-        if not any(may_use(path, (listed,)) for path in too_large):
-            yield Finding(pathlib.Path(listed), 0, "nothing is too large here: remove it from SIZES_STILL_WARN",
-                          is_warning=True)
 
 
 # --- every source is built ---

@@ -1,72 +1,22 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include "common/strands/strand.h"
-#include "router/limits/byte_budget.h"
-#include "router/tracing/trace_context.h"
+#include "router/front/connection/header_list.h"
 
 namespace lockstep::router {
 
-// The memory that an answer may hold until it is sent.
-struct AnswerMemory {
-  // Shared by the whole server; exchanges may outlive the server. Null: no limit.
-  std::shared_ptr<ByteBudget> memory = nullptr;
-  size_t max_bytes = SIZE_MAX;  // of one answer that is not streamed
-
-  // A share that counts bytes against `tenant`; empty: against no tenant.
-  ByteBudget::Share ShareOf(std::string_view tenant) const {
-    return ByteBudget::Share(memory.get(), memory == nullptr ? nullptr : memory->AccountOf(tenant));
-  }
-};
-
-struct HttpRequest {
-  std::string method;
-  std::string path;  // without the query; "*" for OPTIONS of the whole server
-  std::string body;
-  std::string request_id;          // from x-request-id; empty if there is none, or an unusable one
-  std::string authorization = {};  // the header's value; never shown in answers or logs
-  std::string host = {};           // the router's name in the request; empty: not given
-  std::string origin = {};         // the web page that sent the request; empty: none
-  std::string content_type = {};   // of the body; empty: not given
-  std::string content_encoding = {};        // compression of the body; empty: none
-  std::optional<TraceContext> trace = {};   // from the client; none if absent or malformed
-  bool loopback_only = false;               // came through a listener for this machine only
-  bool body_follows = false;                // there is a body, still unread
-  uint64_t announced_body_bytes = 0;        // size of that body; UINT64_MAX: unknown
-  size_t max_body_bytes = SIZE_MAX;         // limit after decompression
-  ByteBudget::Share* body_share = nullptr;  // counts that body; valid during the call
-  AnswerMemory answer = {};
-  std::shared_ptr<StrandRunner> home = {};  // runs strands on the connection's thread
-};
-
-// The value of header x-request-id for HttpRequest::request_id. Empty unless it has at most 256
-// bytes that all satisfy IsIdCharacter.
-std::string_view UsableRequestId(std::string_view header);
-
-using HttpHeaders = std::vector<std::pair<std::string_view, std::string>>;
-
-struct HttpHead {
-  int status = 200;
-  std::string_view content_type = "application/json";
-  HttpHeaders headers = {};
-};
-
-// One request and its answer. The connection takes the next output only when the last was written,
-// so a slow client makes the exchange hold its output back, and the exchange bounds how much.
-// Called from any thread.
+// The answer to one request, as its connection pulls it. The connection takes the next output only
+// when the last has left. So a slow client makes the exchange hold its output back, and the
+// exchange bounds how much. Called on the connection's strand.
 class Exchange {
  public:
   struct Output {
-    std::optional<HttpHead> head;  // in the first output that is not empty
-    std::string body;
+    // Includes ":status". Must be in the first output that is not empty.
+    std::optional<HeaderList> head = {};
+    std::string body = {};
+    HeaderList trailers = {};  // with the last output, if any; over HTTP/2 only
     bool last = false;
 
     bool empty() const { return !head.has_value() && body.empty() && !last; }
@@ -74,8 +24,9 @@ class Exchange {
 
   virtual ~Exchange() = default;
   virtual Output Take() = 0;
-  virtual void OnWritten() = 0;  // what Take returned was sent
-  virtual void Abandon() = 0;    // the client is gone
+  virtual void OnWritten() = 0;  // what Take returned was sent, or is on its way
+  // Called once, as the last call: everything was sent, or the client is gone.
+  virtual void OnClosed() = 0;
 };
 
 }  // namespace lockstep::router

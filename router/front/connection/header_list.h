@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -26,6 +28,14 @@ class HeaderList {
                         .value_bytes = static_cast<uint32_t>(value.size())});
     text_ += name;
     text_ += value;
+  }
+  // For a name in any case.
+  void AddLowered(std::string_view name, std::string_view value) {
+    Add(name, value);
+    const auto begin = text_.begin() + entries_.back().offset;
+    std::transform(begin, begin + static_cast<ptrdiff_t>(name.size()), begin, [](char c) {
+      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
   }
 
   size_t size() const { return entries_.size(); }
@@ -75,5 +85,13 @@ class HeaderList {
   std::string text_;
   std::vector<Entry> entries_;
 };
+
+// The status of an answer, from ":status"; 0: there is none.
+inline int StatusOf(const HeaderList& head) {
+  const std::string_view text = head.Find(":status");
+  int status = 0;
+  std::from_chars(text.data(), text.data() + text.size(), status);
+  return status;
+}
 
 }  // namespace lockstep::router

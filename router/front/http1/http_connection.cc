@@ -4,17 +4,16 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "common/runtime/mutex.h"
-#include "common/runtime/release_memory.h"
 #include "router/front/connection/connection_stream.h"
 #include "router/front/connection/deadline.h"
 #include "router/front/http1/request_reader.h"
 #include "router/front/http1/response_head.h"
+#include "router/front/http1/unsent_bytes.h"
 
 namespace lockstep::router {
 namespace {
@@ -24,8 +23,6 @@ using boost::system::error_code;
 
 // Bytes that a client may send before its current answer is finished.
 constexpr size_t kMaxAheadBytes = 8 << 10;
-// Up to this size, copying is cheaper than a second buffer. In TLS each buffer is its own record.
-constexpr size_t kMaxJoinedBytes = 16 << 10;
 // A refused client has this long to read why. Further bytes from it are dropped.
 constexpr absl::Duration kLingerTimeout = absl::Seconds(2);
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -43,7 +40,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   void Finish() override;
 
  private:
-  // The exchanges' reference to the connection. Outlives it.
+  // The handlers' reference to the connection. Outlives it.
   class Signal;
   enum class Phase { kIdle, kReading, kAnswering, kLingering, kClosed };
 
@@ -55,18 +52,19 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   void AwaitBody();
 
   // --- answering ---
-  void HandleHeader();
-  void HandleRequest();
+  void Open();
+  void EndBody();
   void Refuse(const RequestReader::Refusal& refusal);
-  void BeginAnswer(std::string path);
-  void BeginLastAnswer(std::string path, std::shared_ptr<Exchange> exchange);
+  void BeginAnswer();
+  void BeginLastAnswer();
   void Pump();
-  void FrameHead(const HttpHead& head, bool last);
+  void Frame(StreamHandler::Output output);
   bool Send();
+  void SendRest();
   void OnSent(error_code error, size_t num_bytes);
   void OnAllSent();
   void EndAnswer();
-  void EndExchange();
+  void CloseHandler();
 
   // --- time ---
   void SetDeadline(absl::Duration timeout) {
@@ -89,19 +87,15 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   bool body_begun_ = false;       // body_timeout is running
   std::array<char, 4096> ahead_;  // read while an answer is made
 
-  std::shared_ptr<Exchange> exchange_;
-  std::string path_;     // of the request; empty: no request was read
-  int http_status_ = 0;  // of the answer; 0: no head was taken yet
+  std::shared_ptr<StreamHandler> handler_;  // null: no request has begun
+  bool has_body_ = false;                   // the request
   bool keep_alive_ = false;
   bool http_1_0_ = false;
-  bool chunked_ = false;    // the answer is sent in chunks
-  bool head_only_ = false;  // the same
-  bool last_ = false;       // what is being sent ends the answer
+  bool chunked_ = false;  // the answer is sent in chunks
+  bool last_ = false;     // what is being sent ends the answer
   bool sending_ = false;
-  size_t num_sent_bytes_ = 0;     // of head_ and body_
+  UnsentBytes unsent_;
   size_t num_untaken_bytes_ = 0;  // unacknowledged when the deadline was set
-  std::string head_;              // being sent, before body_
-  std::string body_;
 };
 
 class Connection::Signal final : public OutputSignal {
@@ -137,7 +131,7 @@ Connection::Connection(std::unique_ptr<ConnectionStream> stream, ConnectionConte
 
 Connection::~Connection() {
   signal_->Detach();
-  EndExchange();
+  CloseHandler();
   context_.open.Remove(this);
 }
 
@@ -197,14 +191,15 @@ void Connection::Advance() {
       if (phase_ == Phase::kIdle) SetDeadline(context_.limits.header_timeout);
       phase_ = Phase::kReading;
       return Read();
-    case RequestReader::State::kBodyFollows:
-      return HandleHeader();
+    case RequestReader::State::kOpens:
+      return Open();
     case RequestReader::State::kBody:
-      phase_ = Phase::kReading;
+      Pump();
+      if (phase_ != Phase::kReading) return;
       AwaitBody();
       return Read();
     case RequestReader::State::kRequest:
-      return HandleRequest();
+      return EndBody();
     case RequestReader::State::kRefused:
       return Refuse(reader_.refusal());
   }
@@ -213,117 +208,114 @@ void Connection::Advance() {
 void Connection::AwaitBody() {
   if (std::exchange(body_begun_, true)) return;
   SetDeadline(context_.limits.body_timeout);
-  if (!reader_.TakeExpectContinue()) return;
-  head_ = kContinue;
+  // HTTP/1.0 has no such answer.
+  if (http_1_0_ || !handler_->AwaitsContinue()) return;
+  unsent_.Set(kContinue, {});
   if (Send()) OnAllSent();
 }
 
-// If the header alone is refused, the client gets no "100 Continue" and its body stays unread.
-void Connection::HandleHeader() {
-  RequestReader::Request request = reader_.Header();
-  request.http.body_share = &reader_.share();
-  request.http.loopback_only = stream_->loopback_only();
-  std::string path = request.http.path;
-  std::shared_ptr<Exchange> refusal = context_.handle(std::move(request.http), signal_);
-  if (refusal == nullptr) return Advance();
-  http_1_0_ = request.http_1_0;
-  head_only_ = request.head_only;
-  BeginLastAnswer(std::move(path), std::move(refusal));
-}
-
-void Connection::HandleRequest() {
+void Connection::Open() {
+  phase_ = Phase::kReading;
   RequestReader::Request request = reader_.Take();
-  request.http.home = stream_->home();
-  request.http.loopback_only = stream_->loopback_only();
+  request.header.home = stream_->home();
+  request.header.loopback_only = stream_->loopback_only();
+  has_body_ = !request.header.ends;
   keep_alive_ = request.keep_alive;
   http_1_0_ = request.http_1_0;
-  head_only_ = request.head_only;
-  BeginAnswer(request.http.path);
-  exchange_ = context_.handle(std::move(request.http), signal_);
+  handler_ = context_.open_stream(std::move(request.header), signal_);
+  reader_.PassBodyTo(*handler_);
+  if (has_body_) Pump();
+  if (phase_ == Phase::kReading) Advance();
+}
+
+void Connection::EndBody() {
+  if (has_body_) Pump();
+  if (phase_ != Phase::kReading) return;
+  reader_.StartNext();
+  BeginAnswer();
+  handler_->OnBodyEnd();
   Read();
 }
 
-// Sends an answer of the connection's own and then closes.
+// The rest of the bytes cannot be read, so this answer is the last.
 void Connection::Refuse(const RequestReader::Refusal& refusal) {
+  CloseHandler();
   http_1_0_ = false;
-  head_only_ = refusal.head_only;
-  BeginLastAnswer({}, context_.refuse(refusal.http_status, refusal.message, signal_));
+  StreamRequest request{.loopback_only = stream_->loopback_only(),
+                        .refusal = StreamRequest::Refusal{.http_status = refusal.http_status,
+                                                          .message = refusal.message}};
+  if (refusal.head_only) request.fields.Add(":method", "HEAD");
+  handler_ = context_.open_stream(std::move(request), signal_);
+  BeginLastAnswer();
 }
 
-void Connection::BeginAnswer(std::string path) {
+void Connection::BeginAnswer() {
   deadline_.Clear();
   phase_ = Phase::kAnswering;
-  path_ = std::move(path);
-  http_status_ = 0;
-  context_.metrics.requests_in_flight->Increment();
 }
 
-void Connection::BeginLastAnswer(std::string path, std::shared_ptr<Exchange> exchange) {
+void Connection::BeginLastAnswer() {
   // Otherwise a long rest of the body would close the connection before the answer is sent.
   discarding_ = true;
   keep_alive_ = false;
-  BeginAnswer(std::move(path));
-  exchange_ = std::move(exchange);
+  BeginAnswer();
   Read();
 }
 
 // Sends all available output, as long as the kernel takes it at once.
 void Connection::Pump() {
-  while (phase_ == Phase::kAnswering && exchange_ != nullptr) {
+  while (handler_ != nullptr && (phase_ == Phase::kReading || phase_ == Phase::kAnswering)) {
     if (sending_) return LimitWrite();
-    Exchange::Output output = exchange_->Take();
+    StreamHandler::Output output = handler_->Take();
     if (output.empty()) return;
-    body_ = std::move(output.body);
-    head_.clear();
-    last_ = output.last;
-    if (output.head.has_value()) FrameHead(*output.head, output.last);
-    if (chunked_) AppendChunkFrame(output.last, head_, body_);
+    // An answer before the end of the body is the last: the rest of the body stays unread.
+    if (phase_ == Phase::kReading) BeginLastAnswer();
+    Frame(std::move(output));
     if (!Send()) return;
     OnAllSent();
   }
 }
 
-void Connection::FrameHead(const HttpHead& head, bool last) {
-  // While the server drains, connections close after their current answer.
-  keep_alive_ = keep_alive_ && !context_.draining();
-  chunked_ = !last && !http_1_0_;
-  keep_alive_ = keep_alive_ && (last || chunked_);
-  http_status_ = head.status;
-  AppendResponseHead(head,
-                     {.keep_alive = keep_alive_,
-                      .chunked = chunked_,
-                      .content_length = last ? std::optional(body_.size()) : std::nullopt},
-                     head_);
-  if (head_only_) body_.clear();
+void Connection::Frame(StreamHandler::Output output) {
+  last_ = output.last;
+  unsent_.Set({}, std::move(output.body));
+  if (output.head.has_value()) {
+    chunked_ = !last_ && !http_1_0_;
+    const bool has_end = chunked_ || !output.head->Find("content-length").empty();
+    // While the server drains, connections close after their current answer.
+    keep_alive_ = keep_alive_ && has_end && !context_.draining();
+    AppendResponseHead(*output.head, {.keep_alive = keep_alive_, .chunked = chunked_},
+                       unsent_.head());
+  }
+  if (chunked_) AppendChunkFrame(last_, unsent_.head(), unsent_.body());
 }
 
 // True if the kernel took everything. Otherwise OnSent sends the rest.
 bool Connection::Send() {
-  if (body_.size() <= kMaxJoinedBytes) {
-    head_ += body_;
-    body_.clear();
-  }
-  num_sent_bytes_ = 0;
+  unsent_.Begin();
   sending_ = true;
-  if (!stream_->encrypted()) {
-    error_code error;
-    num_sent_bytes_ = stream_->WriteNow({asio::buffer(head_), asio::buffer(body_)}, error);
-    if (error) {
-      Close();
-      return false;
-    }
-    if (num_sent_bytes_ == head_.size() + body_.size()) return true;
+  error_code error;
+  const size_t num_bytes = stream_->encrypted() ? 0 : stream_->WriteNow(unsent_.Rest(), error);
+  if (error) {
+    Close();
+    return false;
   }
+  if (unsent_.Advance(num_bytes)) return true;
   LimitWrite();
-  OnSent({}, 0);
+  SendRest();
   return false;
+}
+
+void Connection::SendRest() {
+  stream_->WriteSome(unsent_.Rest(), [self = shared_from_this()](error_code error, size_t count) {
+    self->OnSent(error, count);
+  });
 }
 
 void Connection::OnSent(error_code error, size_t num_bytes) {
   if (phase_ == Phase::kClosed) return;
   if (error) return Close();
-  num_sent_bytes_ += num_bytes;
-  if (num_sent_bytes_ == head_.size() + body_.size()) {
+  if (unsent_.Advance(num_bytes)) {
     OnAllSent();
     return Pump();
   }
@@ -331,13 +323,7 @@ void Connection::OnSent(error_code error, size_t num_bytes) {
     deadline_.Clear();
     LimitWrite();
   }
-  const size_t of_head = std::min(num_sent_bytes_, head_.size());
-  ConnectionStream::Buffers rest = {asio::buffer(head_) + of_head,
-                                    asio::buffer(body_) + (num_sent_bytes_ - of_head)};
-  if (rest[0].size() == 0) std::swap(rest[0], rest[1]);
-  stream_->WriteSome(rest, [self = shared_from_this()](error_code failed, size_t count) {
-    self->OnSent(failed, count);
-  });
+  SendRest();
 }
 
 void Connection::OnAllSent() {
@@ -345,25 +331,19 @@ void Connection::OnAllSent() {
   if (phase_ != Phase::kAnswering) return;  // that was "100 Continue"
   deadline_.Clear();
   if (last_) return EndAnswer();
-  exchange_->OnWritten();
+  handler_->OnWritten();
 }
 
 void Connection::EndAnswer() {
-  EndExchange();
+  CloseHandler();
   last_ = false;
-  ReleaseMemory(head_);
-  ReleaseMemory(body_);
-  reader_.Release();
+  unsent_.Release();
   if (!keep_alive_) return Linger();
   AwaitRequest(context_.limits.idle_timeout);
 }
 
-void Connection::EndExchange() {
-  if (exchange_ == nullptr) return;
-  constexpr int kClientLeft = 499;
-  context_.metrics.CountRequest(path_, http_status_ == 0 ? kClientLeft : http_status_);
-  context_.metrics.requests_in_flight->Decrement();
-  std::exchange(exchange_, nullptr)->Abandon();
+void Connection::CloseHandler() {
+  if (handler_ != nullptr) std::exchange(handler_, nullptr)->OnClosed();
 }
 
 // Starts the write deadline while output waits for the client. OnSent restarts it after progress.
@@ -394,9 +374,8 @@ void Connection::Close() {
   if (phase_ == Phase::kClosed) return;
   phase_ = Phase::kClosed;
   deadline_.Clear();
-  reader_.Release();
   stream_->Close();
-  EndExchange();
+  CloseHandler();
 }
 
 }  // namespace

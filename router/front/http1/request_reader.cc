@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http/rfc7230.hpp>
-#include <limits>
 #include <utility>
 
 #include "common/check.h"
@@ -24,7 +23,6 @@ constexpr uint32_t kMaxHeaderBytes = 16 << 10;
 constexpr size_t kReadBytes = 4 << 10;
 constexpr size_t kChunkedReadBytes = 8 << 10;
 constexpr size_t kMaxReadBytes = 64 << 10;
-constexpr size_t kFirstBodyBytes = 4 << 10;
 // Empty lines allowed before a request. Some clients send one after a request's body.
 constexpr int kMaxEmptyLines = 8;
 
@@ -88,17 +86,6 @@ bool AsksToClose(const http::header<true>& header) {
   return http::token_list(boost::string_view(options)).exists("close");
 }
 
-std::optional<TraceContext> TraceOf(const http::header<true>& header) {
-  constexpr const char* kParent = "traceparent";
-  constexpr const char* kState = "tracestate";
-  // With several traceparent fields it is unclear which one counts, so none does.
-  if (header.count(kParent) != 1) return std::nullopt;
-  HeaderList states;
-  const auto [begin, end] = header.equal_range(kState);
-  for (auto field = begin; field != end; ++field) states.Add(kState, View(field->value()));
-  return ParseTraceContext(View(header[kParent]), states.FindAll(kState));
-}
-
 }  // namespace
 
 boost::asio::mutable_buffer RequestReader::Prepare() {
@@ -137,9 +124,6 @@ RequestReader::State RequestReader::Read() {
     }
     const State state = Current();
     if (state == State::kRequest || state == State::kRefused) return state;
-    if (state == State::kBody && !MakeRoom()) {
-      return Refuse(503, "too many bytes of other requests are in transit");
-    }
     const bool in_header = !parser_->is_header_done();
     const bool chunked_body = state == State::kBody && parser_->chunked();
     error_code error;
@@ -164,7 +148,7 @@ RequestReader::State RequestReader::Read() {
     if (error) return RefuseUnread(error);
     if (state == State::kBody || !parser_->is_header_done()) continue;
     if (!OnHeader()) break;
-    if (!parser_->is_done()) return State::kBodyFollows;
+    return State::kOpens;
   }
   return Current();
 }
@@ -194,77 +178,40 @@ bool RequestReader::OnHeader() {
   }
   const bool has_host = header.count(http::field::host) > 0;
   const bool http_1_0 = header.version() < 11;
-  TargetReading reading = ReadTarget(
+  const TargetReading reading = ReadTarget(
       View(header.method_string()), View(header.target()),
       has_host ? std::optional(View(header[http::field::host])) : std::nullopt, http_1_0);
   if (reading.refusal != nullptr) {
     Refuse(400, reading.refusal);
     return false;
   }
-  header_ = ReadHeader(std::move(reading.target));
-  expects_continue_ = !parser_->is_done() && !http_1_0 &&
-                      beast::iequals(header[http::field::expect], "100-continue");
+  request_ = ReadHeader(reading.target);
   return true;
 }
 
-// Reserves and counts memory for the body before it grows: for the bytes that arrived, or twice the
-// current size.
-bool RequestReader::MakeRoom() {
-  std::string& body = parser_->get().body();
-  const size_t needed = body.size() + buffer_.size();
-  if (needed <= share_.bytes()) return true;
-  const auto announced = parser_->content_length();
-  const size_t most = announced ? static_cast<size_t>(*announced) : max_body_bytes_;
-  const size_t room = std::min(most, std::max({needed, 2 * share_.bytes(), kFirstBodyBytes}));
-  if (room <= share_.bytes()) return true;  // the other bytes belong to the next request
-  if (!share_.Resize(room)) return false;
-  body.reserve(room);
-  return true;
+RequestReader::Request RequestReader::ReadHeader(const RequestTarget& target) const {
+  const auto& message = parser_->get();
+  HeaderList fields = {{":method", View(message.method_string())}, {":path", target.path}};
+  if (!target.host.empty()) fields.Add(":authority", target.host);
+  for (const auto& field : message) {
+    if (field.name() == http::field::host) continue;
+    fields.AddLowered(View(field.name_string()), View(field.value()));
+  }
+  return {.header = {.fields = std::move(fields), .ends = parser_->is_done()},
+          .keep_alive = message.keep_alive() && !AsksToClose(message),
+          .http_1_0 = message.version() < 11};
 }
 
-RequestReader::Request RequestReader::ReadHeader(RequestTarget target) const {
-  const http::request<ArrivingBody>& message = parser_->get();
-  const auto length = parser_->content_length();
-  const uint64_t announced_bytes = length ? *length : std::numeric_limits<uint64_t>::max();
-  // With several authorization fields it is unclear which one counts, so none does.
-  return {
-      .http = {.method = std::string(View(message.method_string())),
-               .path = std::move(target.path),
-               .body = {},
-               .request_id = std::string(UsableRequestId(View(message["x-request-id"]))),
-               .authorization = std::string(message.count(http::field::authorization) == 1
-                                                ? View(message[http::field::authorization])
-                                                : std::string_view()),
-               .host = std::move(target.host),
-               .origin = std::string(View(message[http::field::origin])),
-               .content_type = std::string(View(message[http::field::content_type])),
-               .content_encoding = AllOf(message, http::field::content_encoding),
-               .trace = TraceOf(message),
-               .body_follows = !parser_->is_done(),
-               .announced_body_bytes = parser_->is_done() ? 0 : announced_bytes},
-      .keep_alive = message.keep_alive() && !AsksToClose(message),
-      .http_1_0 = message.version() < 11,
-      .head_only = message.method() == http::verb::head,
-  };
-}
-
-RequestReader::Request RequestReader::Take() {
-  Request request = std::exchange(header_, Request());
-  request.http.body_follows = false;
-  request.http.announced_body_bytes = 0;
-  request.http.body = std::move(parser_->get().body());
+void RequestReader::StartNext() {
   parser_.reset();
   num_empty_lines_ = 0;
-  expects_continue_ = false;
   if (buffer_.size() == 0) buffer_ = beast::flat_buffer();
-  return request;
 }
 
 RequestReader::State RequestReader::Refuse(int http_status, std::string message) {
   const bool head_only = parser_.has_value() && parser_->get().method() == http::verb::head;
   refusal_ = {.http_status = http_status, .message = std::move(message), .head_only = head_only};
   parser_.reset();
-  share_.Resize(0);
   pending_header_.Resize(0);
   return State::kRefused;
 }

@@ -9,17 +9,21 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
-#include "router/front/connection/exchange.h"
 #include "router/front/connection/request_target.h"
+#include "router/front/connection/stream_handler.h"
 #include "router/limits/byte_budget.h"
 
 // Include this in few .cc files only: Beast is slow to compile.
 namespace lockstep::router {
 
-// The body of a request. It grows as bytes arrive; an announced length reserves nothing.
-struct ArrivingBody {
-  using value_type = std::string;
+// Beast's name for the body of a message. Passes the bytes to the handler of the request as they
+// arrive.
+struct PassedBody {
+  struct value_type {
+    StreamHandler* handler = nullptr;
+  };
 
   class reader {
    public:
@@ -29,7 +33,7 @@ struct ArrivingBody {
     void init(const boost::optional<uint64_t>&, boost::system::error_code& error) { error = {}; }
     size_t put(const boost::asio::const_buffer& bytes, boost::system::error_code& error) {
       error = {};
-      body_.append(static_cast<const char*>(bytes.data()), bytes.size());
+      body_.handler->OnBody({static_cast<const char*>(bytes.data()), bytes.size()});
       return bytes.size();
     }
     void finish(boost::system::error_code& error) { error = {}; }
@@ -50,12 +54,12 @@ struct ArrivingBody {
 class RequestReader {
  public:
   enum class State {
-    kNothing,      // no byte of the next request
-    kHeader,       // part of the header
-    kBodyFollows,  // the header; a body follows. Returned once, before kBody
-    kBody,         // the header and part of the body
-    kRequest,      // all of it: call Take
-    kRefused,      // malformed or over a limit; nothing after it can be read
+    kNothing,  // no byte of the next request
+    kHeader,   // part of the header
+    kOpens,    // the header: call Take and PassBodyTo. Returned once for each request
+    kBody,     // the header and part of the body
+    kRequest,  // all of it: call StartNext
+    kRefused,  // malformed or over a limit; nothing after it can be read
   };
   struct Refusal {
     int http_status = 0;
@@ -63,17 +67,14 @@ class RequestReader {
     bool head_only = false;  // send the answer without a body
   };
   struct Request {
-    HttpRequest http;
+    StreamRequest header;  // as over HTTP/2, with ":path" and ":authority" from the target
     bool keep_alive = false;
     bool http_1_0 = false;
-    bool head_only = false;  // send the answer without a body
   };
 
-  // Counts bodies in `bodies` as they arrive. `bodies` must outlive the object.
-  RequestReader(size_t max_body_bytes, ByteBudget& bodies)
-      : max_body_bytes_(max_body_bytes),
-        share_(bodies),
-        pending_header_(&bodies, &bodies.strangers()) {}
+  // Counts incomplete headers in `memory`, which must outlive the object. Handlers count bodies.
+  RequestReader(size_t max_body_bytes, ByteBudget& memory)
+      : max_body_bytes_(max_body_bytes), pending_header_(&memory, &memory.strangers()) {}
 
   // A buffer for the next read, and the number of bytes that were read into it. No other call may
   // come between the two.
@@ -86,19 +87,14 @@ class RequestReader {
   // Parses as much as possible.
   State Advance();
 
-  // In kBody: true if the client waits for "100 Continue". True once only.
-  bool TakeExpectContinue() { return std::exchange(expects_continue_, false); }
   const Refusal& refusal() const { return refusal_; }
-  // From kBodyFollows on: the request without its body.
-  const Request& Header() const { return header_; }
-  // In kRequest. The body stays counted until Release.
-  Request Take();
-  void Release() {
-    share_.Resize(0);
-    share_.ChargeTo(nullptr);
-  }
-  // Counts the body.
-  ByteBudget::Share& share() { return share_; }
+  // In kOpens.
+  Request Take() { return std::exchange(request_, Request()); }
+  // Call before Advance. The handler must live until StartNext, or until Advance is not called any
+  // more.
+  void PassBodyTo(StreamHandler& handler) { parser_->get().body().handler = &handler; }
+  // In kRequest.
+  void StartNext();
 
  private:
   State Read();
@@ -108,18 +104,15 @@ class RequestReader {
   }
   bool SkipEmptyLines();
   bool OnHeader();
-  Request ReadHeader(RequestTarget target) const;
-  bool MakeRoom();
+  Request ReadHeader(const RequestTarget& target) const;
   State Refuse(int http_status, std::string message);
   State RefuseUnread(const boost::system::error_code& error);
 
   const size_t max_body_bytes_;
   boost::beast::flat_buffer buffer_;
-  std::optional<boost::beast::http::request_parser<ArrivingBody>> parser_;
-  Request header_;           // of the current request, once it is complete
-  int num_empty_lines_ = 0;  // before the current request
-  bool expects_continue_ = false;
-  ByteBudget::Share share_;
+  std::optional<boost::beast::http::request_parser<PassedBody>> parser_;
+  Request request_;                   // the current one, once its header is complete and until Take
+  int num_empty_lines_ = 0;           // before the current request
   ByteBudget::Share pending_header_;  // counts an incomplete header
   Refusal refusal_;
 };

@@ -1,5 +1,6 @@
 #include "router/front/http1/response_head.h"
 
+#include <absl/strings/ascii.h>
 #include <fmt/format.h>
 
 #include <iterator>
@@ -49,19 +50,39 @@ std::string_view ReasonPhrase(int status) {
   }
 }
 
+// Spells a name as HTTP/1.1 servers usually do: "content-type" as "Content-Type".
+void AppendName(std::string_view name, std::string& out) {
+  if (name == "www-authenticate") {
+    out += "WWW-Authenticate";
+    return;
+  }
+  bool begins_word = true;
+  for (const char c : name) {
+    out += begins_word ? absl::ascii_toupper(static_cast<unsigned char>(c)) : c;
+    begins_word = c == '-';
+  }
+}
+
+void AppendField(std::string_view name, std::string_view value, std::string& out) {
+  AppendName(name, out);
+  out += ": ";
+  out += value;
+  out += "\r\n";
+}
+
 }  // namespace
 
-void AppendResponseHead(const HttpHead& head, const Framing& framing, std::string& out) {
-  auto to = std::back_inserter(out);
-  fmt::format_to(to, "HTTP/1.1 {} {}\r\nServer: lockstep\r\nDate: {}\r\nContent-Type: {}\r\n",
-                 head.status, ReasonPhrase(head.status), HttpDate(), head.content_type);
-  for (const auto& [name, value] : head.headers) fmt::format_to(to, "{}: {}\r\n", name, value);
-  if (framing.content_length.has_value()) {
-    fmt::format_to(to, "Content-Length: {}\r\n", *framing.content_length);
-  } else if (framing.chunked) {
-    out += "Transfer-Encoding: chunked\r\n";
+void AppendResponseHead(const HeaderList& head, const Framing& framing, std::string& out) {
+  const int status = StatusOf(head);
+  fmt::format_to(std::back_inserter(out), "HTTP/1.1 {} {}\r\nServer: {}\r\nDate: {}\r\n", status,
+                 ReasonPhrase(status), head.Find("server"), HttpDate());
+  for (size_t i = 0; i < head.size(); ++i) {
+    const auto [name, value] = head[i];
+    if (!name.starts_with(':') && name != "server") AppendField(name, value, out);
   }
-  fmt::format_to(to, "Connection: {}\r\n\r\n", framing.keep_alive ? "keep-alive" : "close");
+  if (framing.chunked) AppendField("transfer-encoding", "chunked", out);
+  AppendField("connection", framing.keep_alive ? "keep-alive" : "close", out);
+  out += "\r\n";
 }
 
 void AppendChunkFrame(bool last, std::string& head, std::string& body) {

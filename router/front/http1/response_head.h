@@ -1,21 +1,18 @@
 #pragma once
 
-#include <cstddef>
-#include <optional>
 #include <string>
 
-#include "router/front/connection/exchange.h"
+#include "router/front/connection/header_list.h"
 
 namespace lockstep::router {
 
 struct Framing {
   bool keep_alive = false;
   bool chunked = false;
-  std::optional<size_t> content_length;
 };
 
 // Appends the status line and the header of an HTTP/1.1 response, with the empty line at the end.
-void AppendResponseHead(const HttpHead& head, const Framing& framing, std::string& out);
+void AppendResponseHead(const HeaderList& head, const Framing& framing, std::string& out);
 
 // Frames an output as a chunk: appends the size to `head` and the line end to `body`. After the
 // last output it also appends the final chunk.

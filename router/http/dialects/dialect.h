@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "lockstep/v1/generation.pb.h"
-#include "router/front/connection/exchange.h"
 #include "router/http/json/json_body.h"
+#include "router/http/messages/http_head.h"
 #include "router/text/tokenizer/tokenizer.h"
 
 namespace lockstep::router {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "router/front/connection/exchange.h"
+#include "router/http/messages/http_request.h"
 #include "router/limits/byte_budget.h"
 
 namespace lockstep::router {

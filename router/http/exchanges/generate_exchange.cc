@@ -207,7 +207,7 @@ std::unique_ptr<AnswerWriter> GenerateExchange::MakeWriter() const {
       *request_);
 }
 
-HttpHead GenerateExchange::AnswerHead() const {
+HeaderList GenerateExchange::AnswerHead() const {
   HttpHead head;
   if (request_->stream) {
     head.content_type = "text/event-stream; charset=utf-8";
@@ -216,7 +216,7 @@ HttpHead GenerateExchange::AnswerHead() const {
     head.headers.emplace_back("X-Accel-Buffering", "no");
   }
   AddOwnHeaders(head);
-  return head;
+  return FieldsOf(head);
 }
 
 void GenerateExchange::AddOwnHeaders(HttpHead& head) const {
@@ -322,8 +322,9 @@ void GenerateExchange::Fail(const absl::Status& status) {
 
 void GenerateExchange::SetError(const absl::Status& status) {
   ReleaseMemory(pending_.body);
-  pending_.head = dialect_.WriteError(status, context_.config.retry_after, pending_.body);
-  AddOwnHeaders(*pending_.head);
+  HttpHead head = dialect_.WriteError(status, context_.config.retry_after, pending_.body);
+  AddOwnHeaders(head);
+  pending_.head = FieldsOf(head);
   writer_.reset();
   held_.ResizeAnyway(NumAnswerBytes());
 }
@@ -346,7 +347,7 @@ absl::Status GenerateExchange::Hold() {
   return ResourceExhausted("too many bytes of other answers are in transit");
 }
 
-void GenerateExchange::Abandon() {
+void GenerateExchange::OnClosed() {
   {
     MutexLock lock(mutex_);
     over_ = true;

@@ -14,6 +14,7 @@
 #include "router/front/connection/output_signal.h"
 #include "router/http/dialects/dialect.h"
 #include "router/http/exchanges/body_decoder.h"
+#include "router/http/messages/http_request.h"
 #include "router/serving/calls/api_context.h"
 #include "router/serving/calls/call_door.h"
 
@@ -44,7 +45,7 @@ class GenerateExchange final : public Exchange,
 
   Output Take() override;
   void OnWritten() override;
-  void Abandon() override;
+  void OnClosed() override;
   // Reads the body and starts the calls.
   void RunStrand() override;
   std::string_view owner() const override { return door_.tenant_name(); }
@@ -77,7 +78,7 @@ class GenerateExchange final : public Exchange,
   // Counts the current size of the answer. Not OK if it is too large.
   absl::Status Hold() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t NumAnswerBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  HttpHead AnswerHead() const;
+  HeaderList AnswerHead() const;
   // The headers of every answer, errors included.
   void AddOwnHeaders(HttpHead& head) const;
   void CancelCalls();

@@ -23,7 +23,7 @@ void ReplyExchange::Reply(HttpHead head, std::string body) {
       OpenAiError::Of(status).AppendJson(body);
       held_.ResizeAnyway(body.size());
     }
-    output_ = Output{.head = std::move(head), .body = std::move(body), .last = true};
+    output_ = Output{.head = FieldsOf(head), .body = std::move(body), .last = true};
   }
   signal_->OnOutput();
 }

@@ -8,6 +8,8 @@
 #include "common/runtime/mutex.h"
 #include "router/front/connection/exchange.h"
 #include "router/front/connection/output_signal.h"
+#include "router/http/messages/http_head.h"
+#include "router/http/messages/http_request.h"
 #include "router/limits/byte_budget.h"
 
 namespace lockstep::router {
@@ -29,7 +31,7 @@ class ReplyExchange : public Exchange {
     return std::exchange(output_, Output());
   }
   void OnWritten() override {}
-  void Abandon() override {}
+  void OnClosed() override {}
 
  private:
   const std::shared_ptr<OutputSignal> signal_;
@@ -39,8 +41,8 @@ class ReplyExchange : public Exchange {
   ByteBudget::Share held_ ABSL_GUARDED_BY(mutex_);  // counts the output until it is written
 };
 
-// For ConnectionContext::refuse: an error in OpenAI's format. From status 500 on, it asks clients
-// to retry.
+// The answer to a request that cannot be read, or that has no room, in OpenAI's format. From status
+// 500 on, it asks clients to retry.
 std::shared_ptr<Exchange> Refusal(int http_status, std::string message,
                                   std::shared_ptr<OutputSignal> signal);
 

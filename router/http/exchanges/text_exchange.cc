@@ -85,7 +85,7 @@ void TextExchange::RunStrand() {
   Reply(std::move(head), *std::move(reply));
 }
 
-void TextExchange::Abandon() {
+void TextExchange::OnClosed() {
   cancellation_.Cancel();
   MutexLock lock(begin_mutex_);
   abandoned_ = true;

@@ -10,6 +10,7 @@
 #include "router/http/dialects/openai/text_queries.h"
 #include "router/http/exchanges/body_decoder.h"
 #include "router/http/exchanges/reply_exchange.h"
+#include "router/http/messages/http_request.h"
 #include "router/serving/calls/api_context.h"
 #include "router/serving/calls/text_requests.h"
 
@@ -34,7 +35,7 @@ class TextExchange final : public ReplyExchange,
                std::shared_ptr<OutputSignal> signal);
 
   void RunStrand() override;
-  void Abandon() override;
+  void OnClosed() override;
   std::string_view owner() const override { return NameOf(origin_.tenant.get()); }
   size_t num_work_bytes() const override { return num_work_bytes_; }
 
@@ -52,7 +53,7 @@ class TextExchange final : public ReplyExchange,
 
   ApiContext& context_;
   const Origin origin_;
-  HttpRequest http_;  // its body and the ticket exist until RunStrand or Abandon
+  HttpRequest http_;  // its body and the ticket exist until RunStrand or OnClosed
   std::shared_ptr<TextTicket> ticket_;
   size_t num_work_bytes_;      // of the body, then of the query
   ByteBudget::Share reading_;  // of the parsed body, while it is used

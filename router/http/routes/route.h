@@ -11,6 +11,8 @@
 #include "router/front/connection/output_signal.h"
 #include "router/front/connection/request_target.h"
 #include "router/http/dialects/dialect.h"
+#include "router/http/messages/http_head.h"
+#include "router/http/messages/http_request.h"
 #include "router/http/routes/status_json.h"
 #include "router/serving/calls/api_context.h"
 

@@ -18,7 +18,7 @@
 #include "common/check.h"
 #include "router/front/http1/http_connection.h"
 #include "router/front/serve_connection.h"
-#include "router/http/exchanges/reply_exchange.h"
+#include "router/http/http_stream.h"
 #include "tests/router/front/scripted_gateway.h"
 
 namespace lockstep::router {
@@ -146,16 +146,21 @@ class Run {
   prometheus::Registry registry_;
   HttpMetrics metrics_{registry_, "model", {}};
   ByteBudget memory_{2 * kMaxBodyBytes};
-  ConnectionContext context_{.handle = Answer,
-                             .refuse = Refusal,
-                             .draining = [] { return false; },
-                             .limits = {.max_body_bytes = kMaxBodyBytes,
-                                        .header_timeout = absl::InfiniteDuration(),
-                                        .body_timeout = absl::InfiniteDuration(),
-                                        .idle_timeout = absl::InfiniteDuration(),
-                                        .write_timeout = absl::InfiniteDuration()},
-                             .metrics = metrics_,
-                             .memory = memory_};
+  HttpStreamContext http_{
+      .handle = Answer, .metrics = metrics_, .memory = memory_, .max_body_bytes = kMaxBodyBytes};
+  ConnectionContext context_{
+      .open_stream =
+          [this](const StreamRequest& request, std::shared_ptr<OutputSignal> signal) {
+            return OpenHttpStream(http_, request, std::move(signal));
+          },
+      .draining = [] { return false; },
+      .limits = {.max_body_bytes = kMaxBodyBytes,
+                 .header_timeout = absl::InfiniteDuration(),
+                 .body_timeout = absl::InfiniteDuration(),
+                 .idle_timeout = absl::InfiniteDuration(),
+                 .write_timeout = absl::InfiniteDuration()},
+      .metrics = metrics_,
+      .memory = memory_};
   boost::asio::io_context io_{1};
   int client_ = -1;
   std::string received_;
@@ -166,6 +171,7 @@ void Feed(std::string_view input) {
   const size_t num_pieces = first % 8;
   const std::string_view sizes = input.substr(1, num_pieces);
   std::string_view bytes = input.substr(1 + sizes.size());
+  if (bytes.starts_with("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")) return;  // another fuzzer's
   const bool has_head_requests = bytes.find("HEAD") != std::string_view::npos;
   Run run;
   for (const char size : sizes) {

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "router/http/exchanges/reply_exchange.h"
+#include "router/http/messages/http_head.h"
 
 namespace lockstep::testing {
 namespace {
 
 using router::Exchange;
-using router::HttpHead;
 using router::OutputSignal;
 using router::ReplyExchange;
 
@@ -23,7 +23,7 @@ class StreamExchange final : public Exchange {
     MutexLock lock(mutex_);
     Output output;
     if (std::exchange(taken_, true)) return output;
-    if (num_events_ == 0) output.head = HttpHead{.content_type = "text/event-stream"};
+    if (num_events_ == 0) output.head = router::FieldsOf({.content_type = "text/event-stream"});
     output.last = ++num_events_ == 3;
     output.body = "data: event\n\n";
     return output;
@@ -35,7 +35,7 @@ class StreamExchange final : public Exchange {
     }
     signal_->OnOutput();
   }
-  void Abandon() override {}
+  void OnClosed() override {}
 
  private:
   const std::shared_ptr<OutputSignal> signal_;

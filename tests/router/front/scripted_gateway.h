@@ -5,6 +5,7 @@
 
 #include "router/front/connection/exchange.h"
 #include "router/front/connection/output_signal.h"
+#include "router/http/messages/http_request.h"
 
 namespace lockstep::testing {
 

@@ -5,14 +5,20 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "router/front/serve_connection.h"
-#include "router/http/exchanges/reply_exchange.h"
 #include "tests/router/front/scripted_gateway.h"
 
 namespace lockstep::testing {
 
 ScriptedServer::ScriptedServer(const router::ConnectionLimits& limits, const TlsFiles& tls)
-    : context_{.handle = ScriptedAnswer,
-               .refuse = router::Refusal,
+    : http_{.handle = ScriptedAnswer,
+            .metrics = metrics_,
+            .memory = memory_,
+            .max_body_bytes = limits.max_body_bytes},
+      context_{.open_stream =
+                   [this](const router::StreamRequest& request,
+                          std::shared_ptr<router::OutputSignal> signal) {
+                     return router::OpenHttpStream(http_, request, std::move(signal));
+                   },
                .draining = [] { return false; },
                .limits = limits,
                .metrics = metrics_,

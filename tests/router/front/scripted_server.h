@@ -11,6 +11,7 @@
 #include "common/runtime/named_thread.h"
 #include "router/front/connection/tls_context.h"
 #include "router/front/http1/http_connection.h"
+#include "router/http/http_stream.h"
 
 namespace lockstep::testing {
 
@@ -33,6 +34,7 @@ class ScriptedServer {
   router::HttpMetrics metrics_{registry_, "model", {{"/health", false}, {"/v1/models", true}}};
   router::ByteBudget memory_{size_t{1} << 20};
   std::unique_ptr<router::ServerTls> tls_;
+  router::HttpStreamContext http_;
   router::ConnectionContext context_;
   boost::asio::io_context io_{1};
   TcpListener listener_;

@@ -5,7 +5,6 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "router/front/serve_connection.h"
-#include "router/http/exchanges/reply_exchange.h"
 
 namespace lockstep::testing {
 
@@ -28,13 +27,11 @@ GrpcTestServer::GrpcTestServer(const router::GrpcServices& services,
 
 GrpcTestServer::GrpcTestServer(router::OpenStream open_stream,
                                const router::ConnectionLimits& limits)
-    : context_{.handle = nullptr,
-               .refuse = router::Refusal,
+    : context_{.open_stream = std::move(open_stream),
                .draining = [] { return false; },
                .limits = limits,
                .metrics = metrics_,
-               .memory = *memory_,
-               .open_stream = std::move(open_stream)},
+               .memory = *memory_},
       listener_(io_, [this](boost::asio::ip::tcp::socket socket) {
         router::ServeConnection(std::move(socket), nullptr, context_);
       }) {

@@ -1,9 +1,9 @@
 #include "router/http/http_stream.h"
 
-#include <absl/time/time.h>
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,10 +11,9 @@
 #include <vector>
 
 #include "router/front/connection/http_metrics.h"
-#include "router/http/exchanges/reply_exchange.h"
 #include "router/limits/byte_budget.h"
 
-// One request over HTTP/2, with the frames already taken apart.
+// One request, with its bytes already taken apart.
 namespace lockstep::router {
 namespace {
 
@@ -25,6 +24,8 @@ class NoSignal final : public OutputSignal {
 
 class HttpStreamTest : public ::testing::Test {
  protected:
+  static constexpr size_t kMaxBodyBytes = 100'000;
+
   // What the gateway is shown of such a request's header.
   HttpRequest HeaderShown(const std::string& content_length, bool ends) {
     StreamRequest request{
@@ -33,8 +34,21 @@ class HttpStreamTest : public ::testing::Test {
     if (!content_length.empty()) request.fields.Add("content-length", content_length);
     return Shown(request);
   }
+  std::shared_ptr<StreamHandler> Open(const StreamRequest& request) {
+    return OpenHttpStream(context_, request, std::make_shared<NoSignal>());
+  }
+  // A POST over HTTP/1.1. `announced_bytes` 0: in chunks.
+  std::shared_ptr<StreamHandler> Post(size_t announced_bytes) {
+    StreamRequest request{.fields = {{":method", "POST"}, {":path", "/"}}};
+    if (announced_bytes > 0) {
+      request.fields.Add("content-length", std::to_string(announced_bytes));
+    }
+    auto stream = Open(request);
+    shown_.clear();
+    return stream;
+  }
   HttpRequest Shown(const StreamRequest& request) {
-    const auto stream = OpenHttpStream(context_, request, std::make_shared<NoSignal>());
+    const auto stream = Open(request);
     if (request.ends) stream->OnBodyEnd();
     stream->OnClosed();
     EXPECT_EQ(shown_.size(), 1u);
@@ -43,23 +57,81 @@ class HttpStreamTest : public ::testing::Test {
 
   prometheus::Registry registry_;
   HttpMetrics metrics_{registry_, "model", {}};
-  ByteBudget memory_{1 << 20};
+  ByteBudget memory_{150'000};
   std::vector<HttpRequest> shown_;
-  ConnectionContext context_{.handle =
+  HttpStreamContext context_{.handle =
                                  [this](HttpRequest request, std::shared_ptr<OutputSignal>) {
                                    shown_.push_back(std::move(request));
                                    return nullptr;
                                  },
-                             .refuse = Refusal,
-                             .draining = [] { return false; },
-                             .limits = {.max_body_bytes = 1 << 10,
-                                        .header_timeout = absl::Minutes(1),
-                                        .body_timeout = absl::Minutes(1),
-                                        .idle_timeout = absl::Minutes(1),
-                                        .write_timeout = absl::Minutes(1)},
                              .metrics = metrics_,
-                             .memory = memory_};
+                             .memory = memory_,
+                             .max_body_bytes = kMaxBodyBytes};
 };
+
+TEST_F(HttpStreamTest, WhatIsAnnouncedIsNotHeldBeforeItComes) {
+  const auto stream = Post(kMaxBodyBytes);
+  EXPECT_EQ(memory_.held_bytes(), 0u);
+  stream->OnBody("x");
+  EXPECT_LE(memory_.held_bytes(), 4096u);
+  stream->OnBody(std::string(20'000, 'x'));
+  EXPECT_GE(memory_.held_bytes(), 20'001u);
+  EXPECT_LE(memory_.held_bytes(), 2 * 20'001u);
+  stream->OnBody(std::string(kMaxBodyBytes - 20'001, 'x'));
+  EXPECT_EQ(memory_.held_bytes(), kMaxBodyBytes);
+  stream->OnBodyEnd();
+  EXPECT_EQ(shown_.at(0).body, std::string(kMaxBodyBytes, 'x'));
+  EXPECT_EQ(memory_.held_bytes(), kMaxBodyBytes) << "until its answer was sent";
+  stream->OnClosed();
+  EXPECT_EQ(memory_.held_bytes(), 0u);
+}
+
+TEST_F(HttpStreamTest, AChunkedBodyIsHeldAsItComesToo) {
+  const auto stream = Post(0);
+  stream->OnBody("abc");
+  EXPECT_LE(memory_.held_bytes(), 4096u);
+  stream->OnBody(std::string(kMaxBodyBytes, 'x'));
+  EXPECT_EQ(StatusOf(*stream->Take().head), 413);
+  EXPECT_EQ(memory_.held_bytes(), 0u);
+  stream->OnClosed();
+}
+
+TEST_F(HttpStreamTest, BodiesTogetherAreBounded) {
+  const auto first = Post(kMaxBodyBytes);
+  first->OnBody(std::string(kMaxBodyBytes, 'x'));
+  const auto second = Post(kMaxBodyBytes);
+  second->OnBody(std::string(70'000, 'x'));
+  EXPECT_EQ(StatusOf(*second->Take().head), 503);
+  EXPECT_EQ(memory_.held_bytes(), kMaxBodyBytes);
+  const auto third = Post(40'000);
+  third->OnBody(std::string(40'000, 'x'));
+  EXPECT_TRUE(third->Take().empty());
+  for (const auto& stream : {first, second, third}) stream->OnClosed();
+}
+
+TEST_F(HttpStreamTest, ARequestThatCannotBeReadGetsTheConnectionsError) {
+  for (const char* const method : {"GET", "HEAD"}) {
+    const auto stream = Open({.fields = {{":method", method}},
+                              .refusal = StreamRequest::Refusal{431, "the header is too large"}});
+    const Exchange::Output output = stream->Take();
+    EXPECT_EQ(StatusOf(*output.head), 431);
+    EXPECT_NE(output.head->Find("content-length"), "0");
+    EXPECT_EQ(output.body.empty(), std::string(method) == "HEAD");
+    EXPECT_TRUE(output.last);
+    EXPECT_EQ(metrics_.requests_in_flight->Value(), 1);
+    stream->OnClosed();
+  }
+  EXPECT_EQ(metrics_.requests_in_flight->Value(), 0);
+  EXPECT_TRUE(shown_.empty());
+}
+
+TEST_F(HttpStreamTest, AwaitsContinueIfItsHeaderSaysSo) {
+  StreamRequest request{
+      .fields = {{":method", "POST"}, {":path", "/"}, {"expect", "100-Continue"}}};
+  EXPECT_TRUE(Open(request)->AwaitsContinue());
+  request.fields = {{":method", "POST"}, {":path", "/"}};
+  EXPECT_FALSE(Open(request)->AwaitsContinue());
+}
 
 TEST_F(HttpStreamTest, WhatABodyAnnouncesIsKnownBeforeItComes) {
   const HttpRequest sized = HeaderShown("70000", /*ends=*/false);

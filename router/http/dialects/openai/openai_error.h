@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "router/front/connection/exchange.h"
+#include "router/http/messages/http_head.h"
 
 namespace lockstep::router {
 

@@ -98,7 +98,7 @@ TEST_F(AnswerMemoryTest, AnErrorQuotesLittleOfALargeBodyAndIsCounted) {
       EXPECT_GT(num_bytes, 0u);
       const Exchange::Output output = pending.exchange->Take();
       ASSERT_TRUE(output.head.has_value());
-      EXPECT_NE(output.head->status, 200) << output.body;
+      EXPECT_NE(router::StatusOf(*output.head), 200) << output.body;
       EXPECT_LE(output.body.size(), num_bytes);
       num_held += num_bytes;
       unread.push_back(std::move(pending));
@@ -121,7 +121,7 @@ TEST_F(AnswerMemoryTest, AnUnreadAnswerOfTokenizeIsCountedAndKeepsNoPlace) {
   }
   const size_t num_held = memory_->held_bytes();
   const Exchange::Output output = unread.back().exchange->Take();
-  EXPECT_EQ(output.head->status, 200);
+  EXPECT_EQ(router::StatusOf(*output.head), 200);
   EXPECT_EQ(output.body.size() * 3, num_held);
   EXPECT_EQ(memory_->held_bytes(), num_held) << "taken is not yet sent";
   unread.pop_back();
@@ -135,9 +135,9 @@ TEST_F(AnswerMemoryTest, AnAnswerThatHasNoRoomIsRefused) {
   const std::string body = fmt::format(R"({{"prompt": "{}"}})", std::string(60'000, 'x'));
   const Pending first = AskAndAwait("/tokenize", body);
   const Pending second = AskAndAwait("/tokenize", body);
-  EXPECT_EQ(first.exchange->Take().head->status, 200);
+  EXPECT_EQ(router::StatusOf(*first.exchange->Take().head), 200);
   const Exchange::Output refused = second.exchange->Take();
-  EXPECT_EQ(refused.head->status, 429);
+  EXPECT_EQ(router::StatusOf(*refused.head), 429);
   EXPECT_THAT(refused.body, HasSubstr("too many bytes of other answers are in transit"));
   EXPECT_LE(memory_->held_bytes(), 450'000u + refused.body.size());
 }
@@ -149,7 +149,7 @@ TEST_F(AnswerMemoryTest, AnAnswerWhoseEndHasNoRoomHasASpanThatFailed) {
   const Pending refused =
       Ask("/v1/completions", R"({"prompt": "x", "max_tokens": 1})", /*max_answer_bytes=*/1);
   refused.signal->Await(1);
-  EXPECT_EQ(refused.exchange->Take().head->status, 400);
+  EXPECT_EQ(router::StatusOf(*refused.exchange->Take().head), 400);
   EXPECT_EQ(router::testing::TextAttribute(recorder_.Next(), "error.type"), "INVALID_ARGUMENT");
 }
 
@@ -166,7 +166,7 @@ TEST_F(AnswerMemoryTest, WhatABodyIsReadIntoIsCounted) {
   for (size_t i = 0; i < kBodyBytes / 3; ++i) values += "{},";
   const Pending refused = AskAndAwait("/v1/completions", values + "{}]]}");
   const Exchange::Output output = refused.exchange->Take();
-  EXPECT_EQ(output.head->status, 429) << output.body;
+  EXPECT_EQ(router::StatusOf(*output.head), 429) << output.body;
   EXPECT_THAT(output.body, HasSubstr("takes too much memory"));
   ExpectHeld(output.body.size());  // what was read is given back when the answer is made
 }
@@ -178,7 +178,7 @@ TEST_F(AnswerMemoryTest, WhatSeveralPromptsShareIsCountedForEach) {
   for (int i = 0; i < 100; ++i) body += R"(,"b")";
   const Pending refused = AskAndAwait("/v1/completions", body + "]}");
   const Exchange::Output output = refused.exchange->Take();
-  EXPECT_EQ(output.head->status, 429) << output.body;
+  EXPECT_EQ(router::StatusOf(*output.head), 429) << output.body;
   EXPECT_THAT(output.body, HasSubstr("too many bytes of other requests are in transit"));
 }
 
@@ -200,7 +200,7 @@ TEST_F(AnswerMemoryTest, WhatWaitsOfAStreamIsCountedUntilItIsWritten) {
     most_held = std::max(most_held, memory_->held_bytes());
   }
   EXPECT_LE(most_held, size_t{1} << 20);
-  stream.exchange->Abandon();
+  stream.exchange->OnClosed();
   stream.exchange.reset();
   ExpectHeld(0);
   ExpectEverythingBack();
@@ -222,7 +222,7 @@ TEST_F(AnswerMemoryTest, AnAbandonedBodyIsDroppedBeforeItsTurn) {
     waiting.push_back(Ask(path, std::string(kBodyBytes, '[')));
   }
   EXPECT_EQ(router_->api().text_places.num_taken(), 1u);
-  for (Pending& pending : waiting) pending.exchange->Abandon();
+  for (Pending& pending : waiting) pending.exchange->OnClosed();
   EXPECT_EQ(router_->api().text_places.num_taken(), 0u);
   may_go.count_down();
   for (Pending& pending : waiting) {
@@ -237,7 +237,7 @@ TEST_F(AnswerMemoryTest, AChatToTokenizeIsChargedForItsMessages) {
   std::string body = R"({"messages": [{"role": "user", "content": "x"})";
   for (int i = 1; i < 100; ++i) body += R"(, {"role": "user", "content": "x"})";
   const Pending pending = AskAndAwait("/tokenize", body + "]}");
-  EXPECT_EQ(pending.exchange->Take().head->status, 200);
+  EXPECT_EQ(router::StatusOf(*pending.exchange->Take().head), 200);
   EXPECT_GE(dynamic_cast<const router::Strand&>(*pending.exchange).num_work_bytes(),
             100 * router::PromptEncoder::kMessageWorkBytes);
 }
@@ -252,7 +252,7 @@ TEST_F(AnswerMemoryTest, AStreamWithoutRoomEndsWithAnError) {
   second.signal->Await(1);
   std::vector<int> statuses;
   for (const Pending* const pending : {&first, &second}) {
-    statuses.push_back(pending->exchange->Take().head->status);
+    statuses.push_back(router::StatusOf(*pending->exchange->Take().head));
   }
   EXPECT_THAT(statuses, ::testing::UnorderedElementsAre(200, 429));
   first.exchange.reset();
