@@ -14,9 +14,9 @@
 
 #include "common/net/address.h"
 #include "common/net/tls/tls_files.h"
-#include "common/strands/stall_watch.h"
 #include "router/grpc/grpc_services.h"
 #include "router/serving/calls/api_context.h"
+#include "router/strands/stall_watch.h"
 
 namespace lockstep::router {
 

@@ -10,12 +10,12 @@
 
 #include "common/net/admin_server.h"
 #include "common/runtime/clock.h"
-#include "common/strands/stall_watch.h"
 #include "router/engine/router_metrics.h"
 #include "router/http/routes/status_json.h"
 #include "router/router_config.h"
 #include "router/router_server.h"
 #include "router/serving/prompts/served_model.h"
+#include "router/strands/stall_watch.h"
 #include "router/templates/renderer_pool.h"
 #include "router/tracing/span_metrics.h"
 #include "router/tracing/tracing.h"

@@ -12,12 +12,12 @@
 
 #include "common/net/address.h"
 #include "common/net/tls/tls_files.h"
-#include "common/strands/stall_watch.h"
-#include "common/strands/strand_pool.h"
 #include "router/engine/engine.h"
 #include "router/public_server.h"
 #include "router/serving/calls/api_context.h"
 #include "router/serving/prompts/served_model.h"
+#include "router/strands/stall_watch.h"
+#include "router/strands/strand_pool.h"
 #include "router/workers/link/grpc_loop.h"
 
 namespace lockstep::router {

@@ -11,7 +11,7 @@
 #include "common/check.h"
 #include "common/instant.h"
 #include "common/status.h"
-#include "common/strands/strand.h"
+#include "router/strands/strand.h"
 
 namespace lockstep::router {
 namespace {

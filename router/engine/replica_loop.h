@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "common/strands/strand.h"
 #include "router/engine/replica.h"
 #include "router/mailboxes/inbox.h"
+#include "router/strands/strand.h"
 #include "router/workers/step_link.h"
 #include "router/workers/worker_agreement.h"
 #include "router/workers/worker_state.h"

@@ -16,7 +16,7 @@ from tree import Finding, cpp_files, numbered_lines, read, without_comments_and_
 GENERATED = ("lockstep/", "opentelemetry/")
 CORE = ("router/core", "common")
 TRACING = ("router/tracing",)
-WORKERS = (*CORE, "router/workers", "router/limits", "lockstep/worker")
+WORKERS = (*CORE, "router/strands", "router/workers", "router/limits", "lockstep/worker")
 ENGINE = (*WORKERS, *TRACING, "router/mailboxes", "router/fleet", "router/engine")
 TRANSPORT = (*ENGINE, "router/front", "router/serving", "router/text", "lockstep")
 MODEL = ("worker/model", "worker/comm", "worker/memory", "kernels", "common")
@@ -31,6 +31,7 @@ ALLOWED_OWN = (
     ("router/core", CORE),
     ("router/text", ("common",)),
     ("router/templates", ("router/text", "common")),
+    ("router/strands", ("common",)),
     ("router/limits", ("common",)),
     ("router/auth", ("common",)),
     ("router/tracing", ("common", "opentelemetry")),
@@ -40,7 +41,7 @@ ALLOWED_OWN = (
     ("router/fleet", (*WORKERS, *TRACING, "router/mailboxes")),
     ("router/engine", ENGINE),
     ("router/serving", (*ENGINE, "router/auth", "router/text", "lockstep")),
-    ("router/front", ("router/limits", "common")),
+    ("router/front", ("router/strands", "router/limits", "common")),
     ("router/grpc", TRANSPORT),
     ("router/http", (*TRANSPORT, "router/page")),
     ("router/client", ("common", "router/text/unicode", "lockstep/v1")),
@@ -63,7 +64,7 @@ IMPURE_HEADER = re.compile(
     r"(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier|stop_token|atomic|chrono|"
     r"ctime|time\.h|sys/.*|netinet/.*|arpa/.*|unistd\.h|pthread\.h|boost/asio.*|"
     r"absl/synchronization/.*|absl/time/clock\.h|spdlog/.*|prometheus/.*|"
-    r"common/(runtime|net|strands|grpc)/.*)$")
+    r"common/(runtime|net|grpc)/.*)$")
 
 
 def is_below(path, folder):

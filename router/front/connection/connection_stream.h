@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "common/net/tcp_listener.h"
-#include "common/strands/strand.h"
+#include "router/strands/strand.h"
 
 // Include this in few .cc files only: Asio is slow to compile.
 namespace lockstep::router {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "common/runtime/mutex.h"
-#include "common/strands/strand_queue.h"
+#include "router/strands/strand_queue.h"
 
 namespace boost::asio {
 class io_context;

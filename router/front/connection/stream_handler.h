@@ -8,10 +8,10 @@
 #include <string_view>
 
 #include "common/net/connection_limiter.h"
-#include "common/strands/strand.h"
 #include "router/front/connection/exchange.h"
 #include "router/front/connection/header_list.h"
 #include "router/front/connection/output_signal.h"
+#include "router/strands/strand.h"
 
 namespace lockstep::router {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "common/strands/strand.h"
 #include "router/limits/byte_budget.h"
+#include "router/strands/strand.h"
 #include "router/tracing/trace_context.h"
 
 namespace lockstep::router {

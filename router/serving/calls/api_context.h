@@ -15,7 +15,6 @@
 #include "common/runtime/cancel_flag.h"
 #include "common/runtime/clock.h"
 #include "common/runtime/mutex.h"
-#include "common/strands/strand.h"
 #include "router/engine/engine.h"
 #include "router/engine/router_metrics.h"
 #include "router/serving/calls/call_registry.h"
@@ -27,6 +26,7 @@
 #include "router/serving/status/request_board.h"
 #include "router/serving/validation/request_validator.h"
 #include "router/serving/validation/wire_measure.h"
+#include "router/strands/strand.h"
 #include "router/tracing/tracer.h"
 
 namespace lockstep::router {

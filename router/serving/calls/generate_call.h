@@ -11,10 +11,10 @@
 
 #include "common/instant.h"
 #include "common/runtime/cancel_flag.h"
-#include "common/strands/gate.h"
 #include "lockstep/v1/generation.pb.h"
 #include "router/serving/calls/api_context.h"
 #include "router/serving/calls/response_builder.h"
+#include "router/strands/gate.h"
 
 namespace lockstep::router {
 

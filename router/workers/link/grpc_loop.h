@@ -10,8 +10,8 @@
 #include "common/rpc/poller.h"
 #include "common/runtime/mutex.h"
 #include "common/runtime/named_thread.h"
-#include "common/strands/strand_queue.h"
-#include "common/strands/strand_timers.h"
+#include "router/strands/strand_queue.h"
+#include "router/strands/strand_timers.h"
 
 namespace lockstep::router {
 

@@ -18,10 +18,10 @@
 #include "common/instant.h"
 #include "common/runtime/named_thread.h"
 #include "router/engine/engine.h"
-#include "tests/common/strands/strand_thread.h"
 #include "tests/router/core/fcfs_policy.h"
 #include "tests/router/engine/engine_reader.h"
 #include "tests/router/engine/fake_worker.h"
+#include "tests/router/strands/strand_thread.h"
 
 namespace lockstep::router::testing {
 

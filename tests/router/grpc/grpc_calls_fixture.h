@@ -7,15 +7,15 @@
 #include <memory>
 #include <string>
 
-#include "common/strands/strand_pool.h"
 #include "router/grpc/generation_service.h"
 #include "router/grpc/grpc_services.h"
 #include "router/limits/byte_budget.h"
 #include "router/serving/calls/text_places.h"
-#include "tests/common/strands/function_strand.h"
+#include "router/strands/strand_pool.h"
 #include "tests/common/temp_folder.h"
 #include "tests/router/front/counting_signal.h"
 #include "tests/router/serving/serving_fixture.h"
+#include "tests/router/strands/function_strand.h"
 
 namespace lockstep::testing {
 

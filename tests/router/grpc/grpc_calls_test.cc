@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "common/strands/strand_pool.h"
 #include "router/grpc/grpc_services.h"
 #include "router/serving/calls/text_places.h"
-#include "tests/common/strands/function_strand.h"
+#include "router/strands/strand_pool.h"
 #include "tests/router/front/counting_signal.h"
 #include "tests/router/grpc/grpc_calls_fixture.h"
 #include "tests/router/serving/serving_fixture.h"
 #include "tests/router/serving/test_tenants.h"
+#include "tests/router/strands/function_strand.h"
 
 // What gRPC calls hold, and for how long. The test is the connection.
 namespace lockstep::testing {

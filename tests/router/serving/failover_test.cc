@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/strands/stall_watch.h"
+#include "router/strands/stall_watch.h"
 #include "tests/router/core/fcfs_policy.h"
 #include "tests/router/serving/serving_fixture.h"
 #include "tests/support/raw_calls.h"

@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "tests/common/strands/function_strand.h"
 #include "tests/router/serving/serving_fixture.h"
 #include "tests/router/serving/test_tenants.h"
+#include "tests/router/strands/function_strand.h"
 
 // Who has the places of requests that wait, over gRPC with everything behind it.
 namespace lockstep::testing {

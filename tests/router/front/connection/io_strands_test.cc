@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "common/runtime/named_thread.h"
-#include "common/strands/strand_pool.h"
-#include "tests/common/strands/function_strand.h"
+#include "router/strands/strand_pool.h"
+#include "tests/router/strands/function_strand.h"
 
 namespace lockstep::router {
 namespace {

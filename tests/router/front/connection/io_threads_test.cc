@@ -6,8 +6,8 @@
 #include <memory>
 #include <thread>
 
-#include "common/strands/strand_pool.h"
-#include "tests/common/strands/function_strand.h"
+#include "router/strands/strand_pool.h"
+#include "tests/router/strands/function_strand.h"
 
 namespace lockstep::router {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "common/status.h"
-#include "common/strands/strand_pool.h"
 #include "router/http/gateway.h"
 #include "router/http/json/json_fields.h"
+#include "router/strands/strand_pool.h"
 #include "tests/router/front/counting_signal.h"
 #include "tests/router/http/http_fixture.h"
 

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/strands/strand_pool.h"
 #include "router/http/gateway.h"
-#include "tests/common/strands/function_strand.h"
+#include "router/strands/strand_pool.h"
 #include "tests/router/front/counting_signal.h"
 #include "tests/router/http/http_fixture.h"
+#include "tests/router/strands/function_strand.h"
 
 // What exchanges hold for clients that leave their answers unread.
 namespace lockstep::testing {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/common/strands/function_strand.h"
+#include "tests/router/strands/function_strand.h"
 
 namespace lockstep::router {
 namespace {

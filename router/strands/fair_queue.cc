@@ -1,4 +1,4 @@
-#include "common/strands/fair_queue.h"
+#include "router/strands/fair_queue.h"
 
 #include <algorithm>
 #include <array>

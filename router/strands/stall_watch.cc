@@ -1,4 +1,4 @@
-#include "common/strands/stall_watch.h"
+#include "router/strands/stall_watch.h"
 
 #include <atomic>
 #include <utility>

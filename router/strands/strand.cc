@@ -1,4 +1,4 @@
-#include "common/strands/strand.h"
+#include "router/strands/strand.h"
 
 #include <algorithm>
 #include <utility>

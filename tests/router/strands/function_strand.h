@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "common/strands/strand.h"
+#include "router/strands/strand.h"
 
 namespace lockstep::router::testing {
 

@@ -1,4 +1,4 @@
-#include "common/strands/strand_queue.h"
+#include "router/strands/strand_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/common/strands/function_strand.h"
+#include "tests/router/strands/function_strand.h"
 
 namespace lockstep::router {
 namespace {

@@ -1,12 +1,12 @@
-#include "common/strands/stall_watch.h"
+#include "router/strands/stall_watch.h"
 
 #include <gtest/gtest.h>
 
 #include <latch>
 #include <memory>
 
-#include "common/strands/strand_pool.h"
-#include "tests/common/strands/function_strand.h"
+#include "router/strands/strand_pool.h"
+#include "tests/router/strands/function_strand.h"
 
 namespace lockstep::router {
 namespace {

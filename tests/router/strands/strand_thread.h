@@ -7,8 +7,8 @@
 
 #include "common/runtime/mutex.h"
 #include "common/runtime/named_thread.h"
-#include "common/strands/strand_pool.h"
-#include "common/strands/strand_timers.h"
+#include "router/strands/strand_pool.h"
+#include "router/strands/strand_timers.h"
 
 namespace lockstep::router::testing {
 

@@ -1,4 +1,4 @@
-#include "common/strands/strand_pool.h"
+#include "router/strands/strand_pool.h"
 
 #include <fmt/format.h>
 

@@ -7,13 +7,13 @@
 
 #include "common/runtime/mutex.h"
 #include "common/runtime/named_thread.h"
-#include "common/strands/fair_queue.h"
-#include "common/strands/strand.h"
+#include "router/strands/fair_queue.h"
+#include "router/strands/strand.h"
 
 namespace lockstep::router {
 
 // A few named threads that only run strands. One thread is woken for every strand. For work that
-// may be long. Owners share the threads fairly (common/strands/fair_queue.h). If there are several
+// may be long. Owners share the threads fairly (router/strands/fair_queue.h). If there are several
 // threads, large strands leave one free, so that a small strand never waits for the end of large
 // ones. If there are three or more, one owner's large strands leave another one free, so that the
 // first large strand of another owner need not wait for their end either.

@@ -1,4 +1,4 @@
-#include "common/strands/strand_pool.h"
+#include "router/strands/strand_pool.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/common/strands/function_strand.h"
+#include "tests/router/strands/function_strand.h"
 
 namespace lockstep::router {
 namespace {

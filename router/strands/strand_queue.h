@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/strands/strand.h"
+#include "router/strands/strand.h"
 
 namespace lockstep::router {
 

@@ -1,4 +1,4 @@
-#include "common/strands/gate.h"
+#include "router/strands/gate.h"
 
 #include <gtest/gtest.h>
 

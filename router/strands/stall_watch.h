@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/instant.h"
-#include "common/strands/strand.h"
+#include "router/strands/strand.h"
 
 namespace lockstep::router {
 
