@@ -149,13 +149,13 @@ absl::StatusOr<std::unique_ptr<RouterProcess>> RouterProcess::Start(RouterConfig
 absl::Status RouterProcess::Listen() {
   LOCKSTEP_ASSIGN_OR_RETURN(
       server_,
-      RouterServer::Start(config_.ServerConfig(), {.model = &model_,
+      RouterServer::Start(config_.ServerConfig(), {.serving = {.model = model_,
+                                                               .metrics = metrics_,
+                                                               .clock = clock_,
+                                                               .tracer = tracing_.tracer.get()},
                                                    .replicas = MakeReplicas(config_, *loops_),
-                                                   .metrics = &metrics_,
-                                                   .clock = &clock_,
                                                    .loops = loops_,
-                                                   .registry = registry_.get(),
-                                                   .tracer = tracing_.tracer.get()}));
+                                                   .registry = *registry_}));
   exporter_ = tracing_.Export(config_.tracing, span_metrics_);
   discovery_ = StartDiscovery(config_, *loops_, resolver_, server_->engine());
   fleet_status_ = std::make_unique<StatusJson>(server_->api());

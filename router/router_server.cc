@@ -120,19 +120,15 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
   std::unique_ptr<RouterServer> server(new RouterServer());
   server->loops_ = std::move(parts.loops);
   server->encode_pool_ = std::make_unique<StrandPool>("encode", config.num_encode_threads);
-  server->engine_ = std::make_unique<Engine>(config.engine, std::move(parts.replicas), parts.clock,
-                                             parts.metrics, [wakes] { wakes->TryPush(true); });
-  server->gatekeeper_ = std::make_unique<Gatekeeper>(std::move(tenants), *parts.metrics);
-  server->context_ = std::make_unique<ApiContext>(
-      config.api, ApiContext::Parts{.model = *parts.model,
-                                    .engine = *server->engine_,
-                                    .encode_pool = *server->encode_pool_,
-                                    .metrics = *parts.metrics,
-                                    .clock = *parts.clock,
-                                    .gatekeeper = *server->gatekeeper_,
-                                    .tracer = parts.tracer});
+  const ServingParts& serving = parts.serving;
+  server->engine_ =
+      std::make_unique<Engine>(config.engine, std::move(parts.replicas), &serving.clock,
+                               &serving.metrics, [wakes] { wakes->TryPush(true); });
+  server->gatekeeper_ = std::make_unique<Gatekeeper>(std::move(tenants), serving.metrics);
+  server->context_ = std::make_unique<ApiContext>(config.api, serving, *server->engine_,
+                                                  *server->encode_pool_, *server->gatekeeper_);
   server->impl_ = std::make_unique<Impl>(*server->context_, *server->engine_, wakes);
-  LOCKSTEP_RETURN_IF_ERROR(server->impl_->Listen(config, *parts.registry));
+  LOCKSTEP_RETURN_IF_ERROR(server->impl_->Listen(config, parts.registry));
   return server;
 }
 

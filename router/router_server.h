@@ -40,15 +40,12 @@ struct RouterServerConfig {
 // without one.
 class RouterServer {
  public:
-  // What the server works with. All but the replicas must outlive it.
+  // What the server works with. The registry must outlive it.
   struct Parts {
-    const ServedModel* model;
+    ServingParts serving;
     std::vector<ReplicaParts> replicas;
-    RouterMetrics* metrics;
-    const Clock* clock;
     std::shared_ptr<GrpcLoops> loops;  // for the links of the replicas
-    prometheus::Registry* registry;    // for the metrics of connections
-    Tracer* tracer = nullptr;          // null: no request is recorded
+    prometheus::Registry& registry;    // for the metrics of connections
   };
   // Returns once it listens. Errors name the address.
   static absl::StatusOr<std::unique_ptr<RouterServer>> Start(const RouterServerConfig& config,

@@ -30,16 +30,14 @@ absl::Status ApiConfig::Validate() const {
   return violations.ToStatus();
 }
 
-ApiContext::ApiContext(ApiConfig api_config, const Parts& parts)
-    : config(std::move(api_config)),
-      model(parts.model),
-      engine(parts.engine),
-      encode_pool(parts.encode_pool),
-      metrics(parts.metrics),
-      clock(parts.clock),
+ApiContext::ApiContext(ApiConfig api_config, const ServingParts& parts, Engine& its_engine,
+                       StrandRunner& pool, Gatekeeper& keeper)
+    : ServingParts(parts),
+      config(std::move(api_config)),
+      engine(its_engine),
+      encode_pool(pool),
+      gatekeeper(keeper),
       started(parts.clock.TimeOfDay()),
-      gatekeeper(parts.gatekeeper),
-      tracer(parts.tracer),
       encoder(parts.model, config.parse_special),
       request_bounds(RequestBounds(config.limits, parts.model.config.max_context_tokens)),
       text_places(config.max_open_text_calls),

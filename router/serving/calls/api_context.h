@@ -45,30 +45,26 @@ struct ApiConfig {
   absl::Status Validate() const;  // reports every violation
 };
 
-// What all calls of the service share. Lives as long as the server. Safe to use from any thread.
-class ApiContext {
- public:
-  // All parts must outlive the context.
-  struct Parts {
-    const ServedModel& model;
-    Engine& engine;
-    StrandRunner& encode_pool;  // turns prompts into token ids
-    RouterMetrics& metrics;
-    const Clock& clock;
-    Gatekeeper& gatekeeper;
-    Tracer* tracer = nullptr;  // null: no request is recorded
-  };
-  ApiContext(ApiConfig config, const Parts& parts);
-
-  const ApiConfig config;
+// What a process gives to its server. Outlives it.
+struct ServingParts {
   const ServedModel& model;
-  Engine& engine;
-  StrandRunner& encode_pool;
   RouterMetrics& metrics;
   const Clock& clock;
-  const absl::Time started;  // time of day
+  Tracer* const tracer = nullptr;  // null: no request is recorded
+};
+
+// What all calls of the service share. Lives as long as the server. Safe to use from any thread.
+class ApiContext : public ServingParts {
+ public:
+  // The references must outlive the context. `encode_pool` turns prompts into token ids.
+  ApiContext(ApiConfig config, const ServingParts& parts, Engine& engine, StrandRunner& encode_pool,
+             Gatekeeper& gatekeeper);
+
+  const ApiConfig config;
+  Engine& engine;
+  StrandRunner& encode_pool;
   Gatekeeper& gatekeeper;
-  Tracer* const tracer;  // null: no request is recorded
+  const absl::Time started;  // time of day
   const PromptEncoder encoder;
   const std::vector<FieldBound> request_bounds;  // for messages that are not parsed yet
   CallRegistry registry;

@@ -174,12 +174,11 @@ TEST_F(FailoverTest, TwoRoutersCannotShareAPort) {
                       .link = std::make_unique<router::GrpcStepLink>(no_worker, loops->Of(0)),
                       .policy = router::testing::MakeFcfsPolicy(),
                       .runner = loops->Of(0)});
-  const auto second = router::RouterServer::Start(config, {.model = &model_,
-                                                           .replicas = std::move(replicas),
-                                                           .metrics = &metrics_,
-                                                           .clock = &clock_,
-                                                           .loops = loops,
-                                                           .registry = &registry_});
+  const auto second = router::RouterServer::Start(
+      config, {.serving = {.model = model_, .metrics = metrics_, .clock = clock_},
+               .replicas = std::move(replicas),
+               .loops = loops,
+               .registry = registry_});
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message().data(), second.status().message().size()),
               HasSubstr("cannot listen on 127.0.0.1:"));

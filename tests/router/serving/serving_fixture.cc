@@ -97,13 +97,12 @@ void ServingTest::StartRouter() {
                       .link = std::make_unique<router::GrpcStepLink>(link, loops->Of(0)),
                       .policy = router::testing::MakeFcfsPolicy(),
                       .runner = loops->Of(0)});
-  auto started = router::RouterServer::Start(router_config_, {.model = &model_,
-                                                              .replicas = std::move(replicas),
-                                                              .metrics = &metrics_,
-                                                              .clock = &clock_,
-                                                              .loops = loops,
-                                                              .registry = &registry_,
-                                                              .tracer = tracer_});
+  auto started = router::RouterServer::Start(
+      router_config_,
+      {.serving = {.model = model_, .metrics = metrics_, .clock = clock_, .tracer = tracer_},
+       .replicas = std::move(replicas),
+       .loops = loops,
+       .registry = registry_});
   LOCKSTEP_CHECK(started.ok(), "{}", Message(started.status()));
   router_ = *std::move(started);
   channel_ = OpenChannel(client_tls_);

@@ -351,13 +351,11 @@ TEST_F(TenantServiceTest, KeysAreInNoLogAndNoMetric) {
 TEST_F(TenantServiceTest, ATenantFileThatDoesNotReadEndsTheStart) {
   router::RouterServerConfig config = router_config_;
   config.tenants_path = folder_.path() + "/none.json";
-  const auto server =
-      router::RouterServer::Start(config, {.model = &model_,
-                                           .replicas = {},
-                                           .metrics = &metrics_,
-                                           .clock = &clock_,
-                                           .loops = std::make_shared<router::GrpcLoops>(1),
-                                           .registry = &registry_});
+  const auto server = router::RouterServer::Start(
+      config, {.serving = {.model = model_, .metrics = metrics_, .clock = clock_},
+               .replicas = {},
+               .loops = std::make_shared<router::GrpcLoops>(1),
+               .registry = registry_});
   ASSERT_FALSE(server.ok());
   EXPECT_THAT(std::string(server.status().message()), HasSubstr("none.json"));
 }
