@@ -158,7 +158,7 @@ class PublicServer::Impl {
   }
 
   void Serve(tcp::socket socket, bool loopback_only) {
-    auto [verdict, place] = limiter_->Admit(AddressKeyOf(socket));
+    auto [verdict, ticket] = limiter_->Admit(AddressKeyOf(socket));
     switch (verdict) {
       case ConnectionLimiter::Verdict::kTooMany:
         return metrics_.refused_for_limit->Increment();
@@ -168,8 +168,8 @@ class PublicServer::Impl {
         IoThreads::Thread& thread = threads_.Of(socket.get_executor());
         return ServeConnection(std::move(socket), tls_ == nullptr ? nullptr : tls_->Current(),
                                context_,
-                               {.place = thread.Place(std::move(place)),
-                                .home = thread.strands(),
+                               {.ticket = thread.Count(std::move(ticket)),
+                                .connection_runner = thread.strands(),
                                 .loopback_only = loopback_only});
       }
     }

@@ -21,26 +21,26 @@ using boost::system::error_code;
 constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 // Counts the connection in the metrics and in its server, for as long as it is open.
-class Place {
+class ConnectionTicket {
  public:
-  Place(ConnectionContext& context, std::shared_ptr<void> place)
-      : context_(context), place_(std::move(place)) {
+  ConnectionTicket(ConnectionContext& context, std::shared_ptr<void> ticket)
+      : context_(context), ticket_(std::move(ticket)) {
     context_.metrics.connections->Increment();
   }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
-  ~Place() { context_.metrics.connections->Decrement(); }
+  ConnectionTicket(const ConnectionTicket&) = delete;
+  ConnectionTicket& operator=(const ConnectionTicket&) = delete;
+  ~ConnectionTicket() { context_.metrics.connections->Decrement(); }
 
  private:
   ConnectionContext& context_;
-  const std::shared_ptr<void> place_;
+  const std::shared_ptr<void> ticket_;
 };
 
 // A connection before its protocol is known. Runs on the strand of its socket; its one pending
 // operation keeps it alive.
-class Greeting : public std::enable_shared_from_this<Greeting> {
+class ProtocolSniffer : public std::enable_shared_from_this<ProtocolSniffer> {
  public:
-  Greeting(std::unique_ptr<ConnectionStream> stream, ConnectionContext& context)
+  ProtocolSniffer(std::unique_ptr<ConnectionStream> stream, ConnectionContext& context)
       : context_(context),
         stream_(std::move(stream)),
         deadline_(stream_->executor(), [this] { GiveUp(); }) {}
@@ -97,13 +97,13 @@ class Greeting : public std::enable_shared_from_this<Greeting> {
 }  // namespace
 
 void ServeConnection(tcp::socket socket, std::shared_ptr<TlsContext> tls,
-                     ConnectionContext& context, ConnectionOrigin origin) {
+                     ConnectionContext& context, ConnectionOptions options) {
   const auto strand = socket.get_executor();
-  origin.place = std::make_shared<Place>(context, std::move(origin.place));
+  options.ticket = std::make_shared<ConnectionTicket>(context, std::move(options.ticket));
   auto stream =
-      std::make_unique<ConnectionStream>(std::move(socket), std::move(tls), std::move(origin));
-  asio::post(strand, [greeting = std::make_shared<Greeting>(std::move(stream), context)] {
-    greeting->Start();
+      std::make_unique<ConnectionStream>(std::move(socket), std::move(tls), std::move(options));
+  asio::post(strand, [sniffer = std::make_shared<ProtocolSniffer>(std::move(stream), context)] {
+    sniffer->Start();
   });
 }
 

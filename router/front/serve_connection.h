@@ -14,6 +14,6 @@ namespace lockstep::router {
 // executor must be a strand or have one thread.
 void ServeConnection(boost::asio::ip::tcp::socket socket,
                      std::shared_ptr<boost::asio::ssl::context> tls, ConnectionContext& context,
-                     ConnectionOrigin origin = {});
+                     ConnectionOptions options = {});
 
 }  // namespace lockstep::router

@@ -52,7 +52,7 @@ GenerateStream::GenerateStream(ApiContext& context, GrpcCallStart start)
       context_(context),
       memory_(std::move(start.transport.memory)),
       deadline_(context.clock.Now() + start.timeout),
-      home_(std::move(start.home)),
+      connection_runner_(std::move(start.connection_runner)),
       door_(context) {}
 
 // Call before anything else is read.
@@ -113,7 +113,7 @@ void GenerateStream::RunStrand() {
           .request = std::shared_ptr<const v1::GenerateRequest>(counted, &counted->request),
           .deadline = deadline_,
           .tenant = door_.tenant(),
-          .home = home_,
+          .connection_runner = connection_runner_,
           .output_meter = CountIn(memory_, door_.tenant_name()),
           .trace = door_.trace()},
       weak_from_this());
@@ -122,7 +122,7 @@ void GenerateStream::RunStrand() {
     if (over_) return door_.Leave();
     call_ = call;
   }
-  if (call->Admit(door_.TakePass())) call->Start();
+  if (call->Admit(door_.TakePermit())) call->Start();
 }
 
 void GenerateStream::FinishRefused(const absl::Status& status) {

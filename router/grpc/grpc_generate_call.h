@@ -58,7 +58,7 @@ class GenerateStream final : public GrpcCall,
   ApiContext& context_;
   const std::shared_ptr<ByteBudget> memory_;
   const Instant deadline_;
-  const std::shared_ptr<StrandRunner> home_;
+  const std::shared_ptr<StrandRunner> connection_runner_;
   CallDoor door_;
   bool has_message_ = false;
   size_t num_message_bytes_ = 0;

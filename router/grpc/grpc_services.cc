@@ -47,7 +47,7 @@ std::shared_ptr<StreamHandler> GrpcServices::Open(const StreamRequest& request,
                          .address = request.address,
                          .timeout = timeout,
                          .transport = std::move(transport),
-                         .home = request.home});
+                         .connection_runner = request.connection_runner});
 }
 
 }  // namespace lockstep::router

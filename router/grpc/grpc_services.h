@@ -22,7 +22,7 @@ struct GrpcCallStart {
   ConnectionLimiter::AddressKey address;
   absl::Duration timeout;  // until the client's deadline; infinite: no deadline
   GrpcCall::Transport transport;
-  std::shared_ptr<StrandRunner> home;  // runs strands on the connection's thread
+  std::shared_ptr<StrandRunner> connection_runner;  // runs strands on the connection's thread
 };
 
 // Opens calls of methods from the requests of HTTP/2 clients. All methods must be added before the

@@ -55,7 +55,7 @@ HttpRequest HeaderOf(const StreamRequest& request, RequestTarget target) {
           .loopback_only = request.loopback_only,
           .body_follows = !request.ends,
           .announced_body_bytes = request.ends ? 0 : AnnouncedBytes(fields),
-          .home = request.home};
+          .connection_runner = request.connection_runner};
 }
 
 bool ExpectsContinue(const HeaderList& fields) {

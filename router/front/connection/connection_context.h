@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <string>
 
 #include "router/front/connection/http2_limits.h"
 #include "router/front/connection/http_metrics.h"

@@ -23,10 +23,11 @@ namespace lockstep::router {
 using TlsContext = boost::asio::ssl::context;
 
 // What the accepting server gives to a connection.
-struct ConnectionOrigin {
-  std::shared_ptr<void> place = nullptr;         // released when the socket closes
-  std::shared_ptr<StrandRunner> home = nullptr;  // runs strands, best on the socket's thread
-  bool loopback_only = false;                    // the listener accepts only this machine
+struct ConnectionOptions {
+  std::shared_ptr<void> ticket = nullptr;  // released when the socket closes
+  std::shared_ptr<StrandRunner> connection_runner =
+      nullptr;                 // runs strands, best on the socket's thread
+  bool loopback_only = false;  // the listener accepts only this machine
 };
 
 // The bytes of a connection, with or without TLS. Lives on the executor of its socket and is never
@@ -37,8 +38,8 @@ class ConnectionStream {
   using Buffers = std::array<boost::asio::const_buffer, 2>;
 
   // `tls` null: plaintext.
-  ConnectionStream(Socket socket, std::shared_ptr<TlsContext> tls, ConnectionOrigin origin)
-      : origin_(std::move(origin)), socket_(std::move(socket)), tls_context_(std::move(tls)) {
+  ConnectionStream(Socket socket, std::shared_ptr<TlsContext> tls, ConnectionOptions options)
+      : options_(std::move(options)), socket_(std::move(socket)), tls_context_(std::move(tls)) {
     boost::system::error_code ignored;
     socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
     socket_.non_blocking(true, ignored);
@@ -49,8 +50,10 @@ class ConnectionStream {
   ConnectionStream& operator=(const ConnectionStream&) = delete;
 
   auto executor() { return socket_.get_executor(); }
-  const std::shared_ptr<StrandRunner>& home() const { return origin_.home; }
-  bool loopback_only() const { return origin_.loopback_only; }
+  const std::shared_ptr<StrandRunner>& connection_runner() const {
+    return options_.connection_runner;
+  }
+  bool loopback_only() const { return options_.loopback_only; }
   bool encrypted() const { return tls_.has_value(); }
   // The client's address.
   ConnectionLimiter::AddressKey address() const { return AddressKeyOf(socket_); }
@@ -123,7 +126,7 @@ class ConnectionStream {
   }
 
  private:
-  const ConnectionOrigin origin_;
+  const ConnectionOptions options_;
   Socket socket_;
   const std::shared_ptr<TlsContext> tls_context_;
   std::optional<boost::asio::ssl::stream<Socket&>> tls_;

@@ -12,13 +12,13 @@ namespace lockstep::router {
 IoThreads::Thread::Thread(StrandRunner& fallback)
     : work_(boost::asio::make_work_guard(io_)),
       strands_(std::make_shared<IoStrands>(fallback)),
-      home_(strands_) {
+      runner_(strands_) {
   strands_->Open(io_);
 }
 
-std::shared_ptr<void> IoThreads::Thread::Place(std::shared_ptr<void> place) {
+std::shared_ptr<void> IoThreads::Thread::Count(std::shared_ptr<void> ticket) {
   ++num_connections_;
-  return std::shared_ptr<void>(this, [place = std::move(place)](void* self) {
+  return std::shared_ptr<void>(this, [ticket = std::move(ticket)](void* self) {
     --static_cast<Thread*>(self)->num_connections_;
   });
 }

@@ -23,10 +23,10 @@ class IoThreads {
     explicit Thread(StrandRunner& fallback);
 
     boost::asio::io_context& io() { return io_; }
-    const std::shared_ptr<StrandRunner>& strands() const { return home_; }
+    const std::shared_ptr<StrandRunner>& strands() const { return runner_; }
     // Counts a connection as this thread's until the returned object is released. That object also
-    // holds `place`.
-    std::shared_ptr<void> Place(std::shared_ptr<void> place);
+    // holds `ticket`.
+    std::shared_ptr<void> Count(std::shared_ptr<void> ticket);
 
    private:
     friend class IoThreads;
@@ -35,7 +35,7 @@ class IoThreads {
     boost::asio::io_context io_{1};  // a hint for Asio: only one thread runs it
     boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
     const std::shared_ptr<IoStrands> strands_;
-    const std::shared_ptr<StrandRunner> home_;
+    const std::shared_ptr<StrandRunner> runner_;
     NamedThread thread_;
   };
 

@@ -30,7 +30,7 @@ struct StreamRequest {
   bool loopback_only = false;                  // came through a listener for this machine only
   bool ends = false;                           // no body follows
   std::optional<Refusal> refusal = {};         // `fields` may lack everything but ":method"
-  std::shared_ptr<StrandRunner> home = {};     // runs strands on the connection's thread
+  std::shared_ptr<StrandRunner> connection_runner = {};  // runs strands on the connection's thread
 };
 
 // One request and its answer. The connection keeps it alive until OnClosed and calls it on its own

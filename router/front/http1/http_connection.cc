@@ -217,7 +217,7 @@ void Connection::AwaitBody() {
 void Connection::Open() {
   phase_ = Phase::kReading;
   RequestReader::Request request = reader_.Take();
-  request.header.home = stream_->home();
+  request.header.connection_runner = stream_->connection_runner();
   request.header.loopback_only = stream_->loopback_only();
   has_body_ = !request.header.ends;
   keep_alive_ = request.keep_alive;

@@ -149,7 +149,7 @@ std::shared_ptr<StreamHandler> Http2Connection::Open(StreamRequest request,
   request.connection_id = id_;
   request.address = address_;
   request.http2 = true;
-  request.home = stream_->home();
+  request.connection_runner = stream_->connection_runner();
   request.loopback_only = stream_->loopback_only();
   // While the server drains, connections should end. This stream is still answered, and so are
   // streams that the client has already sent.

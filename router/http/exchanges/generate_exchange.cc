@@ -32,10 +32,12 @@ constexpr size_t kStreamPieceBytes = 4 << 10;
 
 }  // namespace
 
-std::shared_ptr<GenerateExchange> GenerateExchange::Start(ApiContext& context, Origin origin,
+std::shared_ptr<GenerateExchange> GenerateExchange::Start(ApiContext& context,
+                                                          const Dialect& dialect,
+                                                          std::shared_ptr<const Tenant> tenant,
                                                           HttpRequest request,
                                                           std::shared_ptr<OutputSignal> signal) {
-  const auto exchange = std::make_shared<GenerateExchange>(context, std::move(origin),
+  const auto exchange = std::make_shared<GenerateExchange>(context, dialect, std::move(tenant),
                                                            std::move(request), std::move(signal));
   if (!exchange->Admit()) return exchange;
   if (exchange->num_body_bytes_ <= kMaxInlineBytes) {
@@ -46,13 +48,14 @@ std::shared_ptr<GenerateExchange> GenerateExchange::Start(ApiContext& context, O
   return exchange;
 }
 
-GenerateExchange::GenerateExchange(ApiContext& context, Origin origin, HttpRequest request,
+GenerateExchange::GenerateExchange(ApiContext& context, const Dialect& dialect,
+                                   std::shared_ptr<const Tenant> tenant, HttpRequest request,
                                    std::shared_ptr<OutputSignal> signal)
     : context_(context),
-      dialect_(origin.dialect),
+      dialect_(dialect),
       signal_(std::move(signal)),
       id_(context.MakeRequestId(context.engine.NextKey())),
-      door_(context, std::move(origin.tenant)),
+      door_(context, std::move(tenant)),
       http_(std::move(request)),
       num_body_bytes_(http_.body.size()),
       num_work_bytes_(num_body_bytes_),
@@ -179,7 +182,7 @@ void GenerateExchange::StartCalls() {
                                  request_, &request_->prompts[prompt]),
                              .deadline = Instant::InfiniteFuture(),
                              .tenant = door_.tenant(),
-                             .home = http_.home,
+                             .connection_runner = http_.connection_runner,
                              .output_meter = CountIn(http_.answer.memory, door_.tenant_name()),
                              .trace = door_.trace(),
                              .follows_in_batch = prompt > 0}));
@@ -188,7 +191,7 @@ void GenerateExchange::StartCalls() {
   if (const absl::Status status = CheckBatch(calls); !status.ok()) return Refuse(status);
   // All or none: the first refused call ends the exchange.
   for (const auto& call : calls) {
-    if (!call->Admit(door_.TakePass())) return;
+    if (!call->Admit(door_.TakePermit())) return;
   }
   {
     MutexLock lock(mutex_);

@@ -31,15 +31,13 @@ class GenerateExchange final : public Exchange,
                                public Strand,
                                public std::enable_shared_from_this<GenerateExchange> {
  public:
-  struct Origin {
-    const Dialect& dialect;                // outlives the exchange
-    std::shared_ptr<const Tenant> tenant;  // null: no tenant
-  };
-  // `context` must outlive the object.
-  static std::shared_ptr<GenerateExchange> Start(ApiContext& context, Origin origin,
+  // `context` and `dialect` must outlive the object. `tenant` null: no tenant.
+  static std::shared_ptr<GenerateExchange> Start(ApiContext& context, const Dialect& dialect,
+                                                 std::shared_ptr<const Tenant> tenant,
                                                  HttpRequest request,
                                                  std::shared_ptr<OutputSignal> signal);
-  GenerateExchange(ApiContext& context, Origin origin, HttpRequest request,
+  GenerateExchange(ApiContext& context, const Dialect& dialect,
+                   std::shared_ptr<const Tenant> tenant, HttpRequest request,
                    std::shared_ptr<OutputSignal> signal);
   ~GenerateExchange() override;
 

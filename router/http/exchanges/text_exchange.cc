@@ -12,13 +12,13 @@ namespace lockstep::router {
 
 namespace v1 = lockstep::v1;
 
-std::shared_ptr<Exchange> TextExchange::Start(ApiContext& context, const Origin& origin,
+std::shared_ptr<Exchange> TextExchange::Start(ApiContext& context, TextKind kind,
+                                              std::shared_ptr<const Tenant> tenant,
                                               HttpRequest request,
                                               std::shared_ptr<OutputSignal> signal) {
   const auto exchange =
-      std::make_shared<TextExchange>(context, origin, std::move(request), std::move(signal));
-  absl::StatusOr<std::shared_ptr<TextTicket>> ticket =
-      TextTicket::Take(context, origin.tenant.get());
+      std::make_shared<TextExchange>(context, kind, tenant, std::move(request), std::move(signal));
+  absl::StatusOr<std::shared_ptr<TextTicket>> ticket = TextTicket::Take(context, tenant.get());
   if (ticket.ok()) {
     exchange->ticket_ = *std::move(ticket);
     context.encode_pool.Schedule(exchange);
@@ -28,14 +28,15 @@ std::shared_ptr<Exchange> TextExchange::Start(ApiContext& context, const Origin&
   return exchange;
 }
 
-TextExchange::TextExchange(ApiContext& context, Origin origin, HttpRequest request,
-                           std::shared_ptr<OutputSignal> signal)
-    : ReplyExchange(std::move(signal), request.answer, NameOf(origin.tenant.get())),
+TextExchange::TextExchange(ApiContext& context, TextKind kind, std::shared_ptr<const Tenant> tenant,
+                           HttpRequest request, std::shared_ptr<OutputSignal> signal)
+    : ReplyExchange(std::move(signal), request.answer, NameOf(tenant.get())),
       context_(context),
-      origin_(std::move(origin)),
+      kind_(kind),
+      tenant_(std::move(tenant)),
       http_(std::move(request)),
       num_work_bytes_(http_.body.size()),
-      reading_(http_.answer.ShareOf(NameOf(origin_.tenant.get()))),
+      reading_(http_.answer.ShareOf(NameOf(tenant_.get()))),
       cancellation_(&context.closing) {}
 
 void TextExchange::RunStrand() {
@@ -60,7 +61,7 @@ void TextExchange::RunStrand() {
         return ReplyError(*decoded);
       }
     }
-    if (origin_.kind == TextKind::kDetokenize) {
+    if (kind_ == TextKind::kDetokenize) {
       absl::StatusOr<DetokenizeQuery> read = ParseDetokenizeRequest(body, Reading());
       reply = read.ok() ? Text(*read) : read.status();
       if (read.ok()) ignored_fields = std::move(read->ignored_fields);

@@ -24,19 +24,16 @@ class TextExchange final : public ReplyExchange,
                            public Strand,
                            public std::enable_shared_from_this<TextExchange> {
  public:
-  struct Origin {
-    TextKind kind;
-    std::shared_ptr<const Tenant> tenant;  // null: no tenant
-  };
-  // `context` must outlive the object.
-  static std::shared_ptr<Exchange> Start(ApiContext& context, const Origin& origin,
-                                         HttpRequest request, std::shared_ptr<OutputSignal> signal);
-  TextExchange(ApiContext& context, Origin origin, HttpRequest request,
-               std::shared_ptr<OutputSignal> signal);
+  // `context` must outlive the object. `tenant` null: no tenant.
+  static std::shared_ptr<Exchange> Start(ApiContext& context, TextKind kind,
+                                         std::shared_ptr<const Tenant> tenant, HttpRequest request,
+                                         std::shared_ptr<OutputSignal> signal);
+  TextExchange(ApiContext& context, TextKind kind, std::shared_ptr<const Tenant> tenant,
+               HttpRequest request, std::shared_ptr<OutputSignal> signal);
 
   void RunStrand() override;
   void OnClosed() override;
-  std::string_view owner() const override { return NameOf(origin_.tenant.get()); }
+  std::string_view owner() const override { return NameOf(tenant_.get()); }
   size_t num_work_bytes() const override { return num_work_bytes_; }
 
  private:
@@ -52,7 +49,8 @@ class TextExchange final : public ReplyExchange,
   void ReplyError(const absl::Status& status);
 
   ApiContext& context_;
-  const Origin origin_;
+  const TextKind kind_;
+  const std::shared_ptr<const Tenant> tenant_;
   HttpRequest http_;  // its body and the ticket exist until RunStrand or OnClosed
   std::shared_ptr<TextTicket> ticket_;
   size_t num_work_bytes_;      // of the body, then of the query

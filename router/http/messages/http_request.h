@@ -43,7 +43,7 @@ struct HttpRequest {
   size_t max_body_bytes = SIZE_MAX;         // limit after decompression
   ByteBudget::Share* body_share = nullptr;  // counts that body; valid during the call
   AnswerMemory answer = {};
-  std::shared_ptr<StrandRunner> home = {};  // runs strands on the connection's thread
+  std::shared_ptr<StrandRunner> connection_runner = {};  // runs strands on the connection's thread
 };
 
 }  // namespace lockstep::router

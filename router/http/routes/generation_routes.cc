@@ -14,7 +14,7 @@ Route GenerationRoute(std::string path, const Dialect& dialect) {
           .generates = true,
           .has_metric = true,
           .answer = [&dialect](RouteContext& context, RoutedRequest request) {
-            return GenerateExchange::Start(context.api, {dialect, std::move(request.tenant)},
+            return GenerateExchange::Start(context.api, dialect, std::move(request.tenant),
                                            std::move(request.http), std::move(request.signal));
           }};
 }

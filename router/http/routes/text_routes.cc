@@ -13,7 +13,7 @@ Route TextRoute(std::string path, TextKind kind) {
           .reads_json = true,
           .has_metric = true,
           .answer = [kind](RouteContext& context, RoutedRequest request) {
-            return TextExchange::Start(context.api, {kind, std::move(request.tenant)},
+            return TextExchange::Start(context.api, kind, std::move(request.tenant),
                                        std::move(request.http), std::move(request.signal));
           }};
 }

@@ -16,18 +16,18 @@ absl::Status CallDoor::Identify(std::string_view authorization) {
 }
 
 absl::Status CallDoor::Admit() {
-  absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> pass =
+  absl::StatusOr<std::unique_ptr<Gatekeeper::Permit>> permit =
       context_.gatekeeper.Admit(tenant_.get(), context_.clock.Now());
-  if (pass.ok()) {
-    pass_ = *std::move(pass);
+  if (permit.ok()) {
+    permit_ = *std::move(permit);
   } else {
-    Refuse(pass.status());
+    Refuse(permit.status());
   }
-  return pass.status();
+  return permit.status();
 }
 
 void CallDoor::Refuse(const absl::Status& status) {
-  pass_.reset();
+  permit_.reset();
   context_.CountEnd(status.code());
 }
 

@@ -38,7 +38,7 @@ class CallDoor {
   // at once.
   void Refuse(const absl::Status& status);
   // Call when the client has left. Gives back the request's place.
-  void Leave() { pass_.reset(); }
+  void Leave() { permit_.reset(); }
 
   // Null: no tenant.
   const std::shared_ptr<const Tenant>& tenant() const { return tenant_; }
@@ -46,13 +46,13 @@ class CallDoor {
   // Null: the request is not recorded.
   const std::shared_ptr<RequestTrace>& trace() const { return trace_; }
   // The place, for the first GenerateCall. Null: there is no tenant, or it was taken.
-  std::unique_ptr<Gatekeeper::Pass> TakePass() { return std::move(pass_); }
+  std::unique_ptr<Gatekeeper::Permit> TakePermit() { return std::move(permit_); }
 
  private:
   ApiContext& context_;
   std::shared_ptr<const Tenant> tenant_;
   std::shared_ptr<RequestTrace> trace_;
-  std::unique_ptr<Gatekeeper::Pass> pass_;
+  std::unique_ptr<Gatekeeper::Permit> permit_;
 };
 
 }  // namespace lockstep::router

@@ -14,19 +14,20 @@ constexpr char kEndOfName = '\n';
 
 }  // namespace
 
-Gatekeeper::Pass::Pass(std::unique_ptr<TenantLimiter::Ticket> ticket, const TenantSeries& series)
+Gatekeeper::Permit::Permit(std::unique_ptr<TenantLimiter::Ticket> ticket,
+                           const TenantSeries& series)
     : ticket_(std::move(ticket)), series_(series) {
   series_.open_requests->Increment();
 }
 
-Gatekeeper::Pass::~Pass() { series_.open_requests->Decrement(); }
+Gatekeeper::Permit::~Permit() { series_.open_requests->Decrement(); }
 
-void Gatekeeper::Pass::ChargePrompt(size_t num_tokens) const {
+void Gatekeeper::Permit::ChargePrompt(size_t num_tokens) const {
   ticket_->Charge(static_cast<double>(num_tokens));
   series_.prompt_tokens_total->Increment(static_cast<double>(num_tokens));
 }
 
-void Gatekeeper::Pass::ChargeOutput(size_t num_tokens) const {
+void Gatekeeper::Permit::ChargeOutput(size_t num_tokens) const {
   if (num_tokens == 0) return;
   ticket_->Charge(static_cast<double>(num_tokens));
   series_.generation_tokens_total->Increment(static_cast<double>(num_tokens));
@@ -44,8 +45,8 @@ absl::StatusOr<std::shared_ptr<const Tenant>> Gatekeeper::Identify(
   return tenant;
 }
 
-absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> Gatekeeper::Admit(const Tenant* tenant,
-                                                                    Instant now) {
+absl::StatusOr<std::unique_ptr<Gatekeeper::Permit>> Gatekeeper::Admit(const Tenant* tenant,
+                                                                      Instant now) {
   if (tenant == nullptr) return nullptr;
   const TenantSeries series = SeriesOf(tenant->name);
   series.requests_total->Increment();
@@ -54,7 +55,7 @@ absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> Gatekeeper::Admit(const Tenant
     series.requests_rejected_total->Increment();
     return WithRetryAfter(admission.refusal, admission.retry_after);
   }
-  return std::make_unique<Pass>(std::move(admission.ticket), series);
+  return std::make_unique<Permit>(std::move(admission.ticket), series);
 }
 
 absl::Status Gatekeeper::Check(const Tenant* tenant, Instant now) {

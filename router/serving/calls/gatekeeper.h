@@ -22,13 +22,13 @@ namespace lockstep::router {
 // in no error and in no log.
 class Gatekeeper {
  public:
-  // One open request of a tenant. It ends when the pass is destroyed.
-  class Pass {
+  // One open request of a tenant. It ends when the permit is destroyed.
+  class Permit {
    public:
-    Pass(std::unique_ptr<TenantLimiter::Ticket> ticket, const TenantSeries& series);
-    Pass(const Pass&) = delete;
-    Pass& operator=(const Pass&) = delete;
-    ~Pass();
+    Permit(std::unique_ptr<TenantLimiter::Ticket> ticket, const TenantSeries& series);
+    Permit(const Permit&) = delete;
+    Permit& operator=(const Permit&) = delete;
+    ~Permit();
 
     void ChargePrompt(size_t num_tokens) const;
     void ChargeOutput(size_t num_tokens) const;
@@ -52,7 +52,7 @@ class Gatekeeper {
   // RESOURCE_EXHAUSTED names the limit and hints when to come back
   // (router/serving/validation/retry_hint.h). Null without a tenant, because then there are no
   // limits.
-  absl::StatusOr<std::unique_ptr<Pass>> Admit(const Tenant* tenant, Instant now);
+  absl::StatusOr<std::unique_ptr<Permit>> Admit(const Tenant* tenant, Instant now);
   // Returns the refusal that Admit would give now, if any, and counts it as a refusal. So a request
   // that would be refused causes no further work. A request that passes must still be admitted.
   absl::Status Check(const Tenant* tenant, Instant now);

@@ -50,16 +50,16 @@ uint64_t GenerateCall::estimated_prompt_tokens() const {
   return NumPromptBytes(request) / kBytesPerToken + 1;
 }
 
-bool GenerateCall::Admit(std::unique_ptr<Gatekeeper::Pass> pass) {
-  pass_ = std::move(pass);
-  if (pass_ == nullptr) {
-    absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> asked =
+bool GenerateCall::Admit(std::unique_ptr<Gatekeeper::Permit> permit) {
+  permit_ = std::move(permit);
+  if (permit_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<Gatekeeper::Permit>> asked =
         context_.gatekeeper.Admit(origin_.tenant.get(), context_.clock.Now());
     if (!asked.ok()) {
       FinishCall(asked.status());
       return false;
     }
-    pass_ = *std::move(asked);
+    permit_ = *std::move(asked);
   }
   absl::StatusOr<std::shared_ptr<Admission::Ticket>> ticket =
       context_.engine.Admit(estimated_prompt_tokens(), owner());
@@ -173,7 +173,7 @@ absl::Status GenerateCall::Prepare() {
       Request request, BuildRequest(message, std::move(prompt), limits, facts, request_context));
   Attribute(origin_.tenant.get(), request);
   request.follows_in_batch = origin_.follows_in_batch;
-  if (pass_ != nullptr) pass_->ChargePrompt(request.prompt_tokens.size());
+  if (permit_ != nullptr) permit_->ChargePrompt(request.prompt_tokens.size());
   ticket_->SetPromptTokens(request.prompt_tokens.size());
   request_ = std::make_shared<const Request>(std::move(request));
   shown_ = context_.board.Enter(id, owner(), static_cast<uint32_t>(request_->prompt_tokens.size()),
@@ -198,8 +198,8 @@ absl::Status GenerateCall::Prepare() {
 void GenerateCall::ConsumeOutput() {
   std::vector<uint32_t> stopped;
   RequestOutput output = outbox_->Take();
-  if (pass_ != nullptr) {
-    for (const SampleOutput& sample : output.samples) pass_->ChargeOutput(sample.tokens.size());
+  if (permit_ != nullptr) {
+    for (const SampleOutput& sample : output.samples) permit_->ChargeOutput(sample.tokens.size());
   }
   const Instant now = context_.clock.Now();
   uint32_t num_tokens = 0;
@@ -215,7 +215,7 @@ void GenerateCall::ConsumeOutput() {
 
 void GenerateCall::Schedule() {
   if (!start_.PassOrWish()) return;
-  (stage_.load() == Stage::kReceived ? context_.encode_pool : *origin_.home)
+  (stage_.load() == Stage::kReceived ? context_.encode_pool : *origin_.connection_runner)
       .Schedule(shared_from_this());
 }
 
@@ -240,7 +240,7 @@ void GenerateCall::RecordEnd(const absl::Status& status) {
   if (shown_ != nullptr) context_.board.Leave(shown_, status.ok(), context_.clock.Now());
   if (!status.ok()) EndTrace(status.code());  // otherwise the last messages may still be refused
   // The tenant may begin its next call as soon as it can know that this one is over.
-  pass_.reset();
+  permit_.reset();
   context_.CountEnd(status.code());
 }
 

@@ -33,9 +33,9 @@ class GenerateCall : public Strand,
   struct Origin {
     // Released when the prompt is encoded or the call is over.
     std::shared_ptr<const lockstep::v1::GenerateRequest> request;
-    Instant deadline;                                // the client's deadline
-    std::shared_ptr<const Tenant> tenant = nullptr;  // null: no tenant
-    std::shared_ptr<StrandRunner> home;              // runs the strand once the prompt is encoded
+    Instant deadline;                                 // the client's deadline
+    std::shared_ptr<const Tenant> tenant = nullptr;   // null: no tenant
+    std::shared_ptr<StrandRunner> connection_runner;  // runs the strand once the prompt is encoded
     OutputMeter output_meter = nullptr;  // counts output that is not made into messages yet
     std::shared_ptr<RequestTrace> trace = nullptr;  // null: the request is not recorded
     bool follows_in_batch = false;                  // other calls of the same batch come first
@@ -44,8 +44,8 @@ class GenerateCall : public Strand,
   // Estimate for the prompt before it is tokenized. Call only before Start.
   uint64_t estimated_prompt_tokens() const;
   // Takes a place for the request before any work on it. False: refused, and End was called with
-  // the reason. `pass`: the tenant's, if it was already taken.
-  bool Admit(std::unique_ptr<Gatekeeper::Pass> pass = nullptr);
+  // the reason. `permit`: the tenant's, if it was already taken.
+  bool Admit(std::unique_ptr<Gatekeeper::Permit> permit = nullptr);
   // Begins the work. Call after Admit. A short prompt of token ids is encoded before this returns.
   void Start();
 
@@ -105,7 +105,7 @@ class GenerateCall : public Strand,
   Origin origin_;
   const size_t num_work_bytes_;
   std::shared_ptr<Admission::Ticket> ticket_;
-  std::unique_ptr<Gatekeeper::Pass> pass_;  // null: no tenant, or the call is over
+  std::unique_ptr<Gatekeeper::Permit> permit_;  // null: no tenant, or the call is over
 
   // Set from any thread.
   std::atomic<Stop> stop_ = Stop::kNone;

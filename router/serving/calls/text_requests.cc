@@ -27,10 +27,10 @@ absl::Status CheckNamed(const ApiContext& context, const Request& request) {
 
 absl::StatusOr<std::shared_ptr<TextTicket>> TextTicket::Take(ApiContext& context,
                                                              const Tenant* tenant) {
-  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Gatekeeper::Pass> pass,
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Gatekeeper::Permit> permit,
                             context.gatekeeper.Admit(tenant, context.clock.Now()));
   LOCKSTEP_RETURN_IF_ERROR(context.text_places.Take(NameOf(tenant)));
-  return std::shared_ptr<TextTicket>(new TextTicket(context, std::move(pass), NameOf(tenant)));
+  return std::shared_ptr<TextTicket>(new TextTicket(context, std::move(permit), NameOf(tenant)));
 }
 
 TextTicket::~TextTicket() { context_.text_places.GiveBack(tenant_); }

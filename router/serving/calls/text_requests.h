@@ -29,11 +29,12 @@ class TextTicket {
   ~TextTicket();
 
  private:
-  TextTicket(ApiContext& context, std::unique_ptr<Gatekeeper::Pass> pass, std::string_view tenant)
-      : context_(context), pass_(std::move(pass)), tenant_(tenant) {}
+  TextTicket(ApiContext& context, std::unique_ptr<Gatekeeper::Permit> permit,
+             std::string_view tenant)
+      : context_(context), permit_(std::move(permit)), tenant_(tenant) {}
 
   ApiContext& context_;
-  const std::unique_ptr<Gatekeeper::Pass> pass_;
+  const std::unique_ptr<Gatekeeper::Permit> permit_;
   const std::string tenant_;
 };
 

@@ -76,7 +76,8 @@ class GrpcCallsTest : public ServingTest {
                       {":path", "/lockstep.v1.Generation/" + method},
                       {"content-type", "application/grpc"}};
     // Owns nothing. The last owner of a call may be a thread of the pool, which cannot join itself.
-    request.home = std::shared_ptr<router::StrandRunner>(std::shared_ptr<void>(), home_.get());
+    request.connection_runner =
+        std::shared_ptr<router::StrandRunner>(std::shared_ptr<void>(), home_.get());
     if (!key.empty()) request.fields.Add("authorization", "Bearer " + key);
     call.handler = services_->Open(request, call.signal, memory_);
     return call;

@@ -34,21 +34,21 @@ class IoThreadsTest : public ::testing::Test {
 
 TEST_F(IoThreadsTest, AConnectionGoesToTheThreadWithTheFewest) {
   IoThreads::Thread& first = threads_.Next();
-  const std::shared_ptr<void> one = first.Place(nullptr);
+  const std::shared_ptr<void> one = first.Count(nullptr);
   IoThreads::Thread& second = threads_.Next();
   EXPECT_NE(&first, &second);
-  std::shared_ptr<void> two = second.Place(nullptr);
-  const std::shared_ptr<void> three = threads_.Next().Place(nullptr);
+  std::shared_ptr<void> two = second.Count(nullptr);
+  const std::shared_ptr<void> three = threads_.Next().Count(nullptr);
   two.reset();
   EXPECT_EQ(&threads_.Next(), &second);
-  const std::shared_ptr<void> four = threads_.Next().Place(nullptr);
+  const std::shared_ptr<void> four = threads_.Next().Count(nullptr);
   EXPECT_EQ(&threads_.Of(first.io().get_executor()), &first);
   EXPECT_EQ(&threads_.Of(second.io().get_executor()), &second);
 }
 
 TEST_F(IoThreadsTest, APlaceKeepsTheOneItWasMadeOf) {
   const auto inner = std::make_shared<int>(0);
-  std::shared_ptr<void> place = threads_.first().Place(inner);
+  std::shared_ptr<void> place = threads_.first().Count(inner);
   EXPECT_EQ(inner.use_count(), 2);
   place.reset();
   EXPECT_EQ(inner.use_count(), 1);
@@ -56,7 +56,7 @@ TEST_F(IoThreadsTest, APlaceKeepsTheOneItWasMadeOf) {
 
 TEST_F(IoThreadsTest, StrandsOfAConnectionRunOnItsThreadAndElsewhereAfterTheEnd) {
   IoThreads::Thread& first = threads_.Next();
-  const std::shared_ptr<void> place = first.Place(nullptr);
+  const std::shared_ptr<void> place = first.Count(nullptr);
   IoThreads::Thread& second = threads_.Next();
   threads_.Run();
   const std::thread::id of_first = RunOne(*first.strands());

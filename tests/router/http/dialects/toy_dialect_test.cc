@@ -95,7 +95,8 @@ class ToyDialectTest : public HttpServingTest {
     request.path = path;
     request.body = std::move(body);
     // Owns nothing: the last owner of a call may be a thread of the pool.
-    request.home = std::shared_ptr<router::StrandRunner>(std::shared_ptr<void>(), home_.get());
+    request.connection_runner =
+        std::shared_ptr<router::StrandRunner>(std::shared_ptr<void>(), home_.get());
     const auto exchange = gateway_->Handle(std::move(request), signal);
     Answer answer;
     bool last = false;

@@ -54,7 +54,8 @@ class AnswerMemoryTest : public HttpServingTest {
     request.answer.memory = memory_;
     request.answer.max_bytes = max_answer_bytes;
     // Owns nothing. The last owner of a call may be a thread of the pool, which cannot join itself.
-    request.home = std::shared_ptr<router::StrandRunner>(std::shared_ptr<void>(), home_.get());
+    request.connection_runner =
+        std::shared_ptr<router::StrandRunner>(std::shared_ptr<void>(), home_.get());
     Pending pending = {.exchange = gateway_->Handle(std::move(request), signal), .signal = signal};
     return pending;
   }
