@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/kernels/device_operands.h"
+#include "bench/kernels/time_in_graph.h"
 #include "common/status.h"
 #include "kernels/attention/paged_attention.h"
 #include "kernels/device/cuda_device.h"
@@ -28,7 +29,6 @@ constexpr int64_t kRowElements = kNumHeads * kHeadDim;
 constexpr int64_t kRotationBytes = int64_t{200} << 20;  // more than three times the cache
 constexpr int64_t kPoolBlocks = 8192;
 constexpr int kMinCallsPerGraph = 20;
-constexpr int kReplays = 7;
 constexpr double kReadCeilingBytesPerUs = 4.54e6;
 constexpr double kMatrixCeilingFlopsPerUs = 795e6;
 
@@ -43,38 +43,6 @@ DeviceBuffer PoolOnDevice(KvType type, int64_t num_heads, int64_t head_dim) {
                        static_cast<size_t>(KvScaleBytes(type)), static_cast<size_t>(num_heads)));
   }
   return pool;
-}
-
-// Median time of one of the calls that `enqueue(i)` makes. A graph has `num_calls` of them.
-template <typename Enqueue>
-double MeasureUs(const CudaStream& stream, const Enqueue& enqueue,
-                 int num_calls = kMinCallsPerGraph) {
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  Check(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeThreadLocal));
-  for (int i = 0; i < num_calls; ++i) Check(enqueue(i));
-  Check(cudaStreamEndCapture(stream.handle, &graph));
-  Check(cudaGraphInstantiate(&executable, graph, 0));
-  cudaEvent_t begin = nullptr;
-  cudaEvent_t end = nullptr;
-  Check(cudaEventCreate(&begin));
-  Check(cudaEventCreate(&end));
-  std::vector<double> times;
-  for (int i = 0; i < kReplays + 2; ++i) {
-    Check(cudaEventRecord(begin, stream.handle));
-    Check(cudaGraphLaunch(executable, stream.handle));
-    Check(cudaEventRecord(end, stream.handle));
-    Check(cudaStreamSynchronize(stream.handle));
-    float ms = 0.0f;
-    Check(cudaEventElapsedTime(&ms, begin, end));
-    if (i >= 2) times.push_back(ms * 1000.0 / num_calls);
-  }
-  Check(cudaEventDestroy(begin));
-  Check(cudaEventDestroy(end));
-  Check(cudaGraphExecDestroy(executable));
-  Check(cudaGraphDestroy(graph));
-  std::nth_element(times.begin(), times.begin() + kReplays / 2, times.end());
-  return times[kReplays / 2];
 }
 
 struct DecodeCase {
@@ -220,14 +188,14 @@ void BenchmarkDecode(CudaStream stream, const DecodeCase& decode) {
   for (int set = 0; set < sizes.num_sets; ++set) {
     Check(PlanPagedDecode(stream, operands.Params(set)));
   }
-  const double plan_us =
-      MeasureUs(stream, [&](int) { return PlanPagedDecode(stream, operands.Params(0)); });
+  const double plan_us = TimeInGraph(
+      stream, kMinCallsPerGraph, [&](int) { return PlanPagedDecode(stream, operands.Params(0)); });
   double us[2];
   for (const bool overlap : {false, true}) {
     stream.overlap_launches = overlap;
-    us[overlap] = MeasureUs(
-        stream, [&](int call) { return PagedDecodeAttention(stream, operands.Params(call)); },
-        num_calls);
+    us[overlap] = TimeInGraph(stream, num_calls, [&](int call) {
+      return PagedDecodeAttention(stream, operands.Params(call));
+    });
   }
   const auto kv_bytes = static_cast<double>(sizes.kv_bytes);
   fmt::print(
@@ -277,7 +245,7 @@ void BenchmarkPrefill(const CudaStream& stream, PrefillCase prefill) {
   const DeviceBuffer device_tiles = Upload(tiles);
   const DeviceBuffer scratch =
       Allocate(static_cast<size_t>(planner.ScratchElements()) * sizeof(float));
-  const double us = MeasureUs(stream, [&](int) {
+  const double us = TimeInGraph(stream, kMinCallsPerGraph, [&](int) {
     return PagedPrefillAttention(stream, {.query = query.data<BFloat16>(),
                                           .query_stride = row_elements,
                                           .output = output.data<BFloat16>(),

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/core/ptx/pack_e4m3.cuh"
 #include "kernels/kv_cache/device_paged_kv.h"
 #include "kernels/kv_cache/fp8_kv.h"
 
@@ -47,9 +48,7 @@ __device__ __forceinline__ uint32_t MaxOfPair(uint32_t magnitudes) {
 __device__ __forceinline__ uint32_t KvCodes(uint32_t pair, float inverse_scale) {
   const float first = __uint_as_float(pair << 16) * inverse_scale;
   const float second = __uint_as_float(pair & 0xFFFF0000u) * inverse_scale;
-  uint16_t codes;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(second), "f"(first));
-  return codes;
+  return ptx::PackE4M3x2(first, second);
 }
 
 }  // namespace lockstep::kernels

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/attention/prefill/convert_page.cuh"
 #include "kernels/attention/prefill/prefill_block.cuh"
 
 // The warpgroup of a prefill block that copies queries, keys and values to shared memory. Codes
@@ -94,8 +95,9 @@ class PrefillCopier {
     if constexpr (kConverts) {
       const PagedKv& kv = arguments_.params.kv;
       if (PageKeys(tile) > 0) {
-        ConvertPage(DeviceKeyCodes(kv, block, kv_head_), DeviceKeyScales(kv, block, kv_head_),
-                    kKvBlockTokens, target, kKeyTilePages * kPanelPageBytes);
+        Convert({DeviceKeyCodes(kv, block, kv_head_), DeviceKeyScales(kv, block, kv_head_),
+                 kKvBlockTokens},
+                target, kKeyTilePages * kPanelPageBytes);
       }
       Publish(full);
     } else if (lane_ == 0) {
@@ -121,8 +123,9 @@ class PrefillCopier {
     const int page_keys = PageKeys(tile);
     ptx::WaitBarrier(address_ + B::kValuesEmpty + 8 * values_.stage, values_.phase ^ 1);
     if constexpr (kConverts) {
-      ConvertPage(DeviceValueCodes(kv, block, kv_head_), DeviceValueScales(kv, block, kv_head_),
-                  page_keys, address_ + target, kPanelPageBytes);
+      Convert({DeviceValueCodes(kv, block, kv_head_), DeviceValueScales(kv, block, kv_head_),
+               page_keys},
+              address_ + target, kPanelPageBytes);
       Publish(full);
     } else if (page_keys >= kKvBlockTokens) {
       if (lane_ == 0) {
@@ -158,47 +161,11 @@ class PrefillCopier {
     }
   }
 
-  // Writes the elements of a page's keys or values to shared memory, in the order that the bulk
-  // copies give. Panels are `panel_stride` bytes apart. Tokens from `num_tokens` on become zero.
-  __device__ __forceinline__ void ConvertPage(const uint8_t* codes, const uint8_t* scales,
-                                              int num_tokens, uint32_t target, int panel_stride) {
-    constexpr int kRowChunks = kHeadDim / kKvChunkCodes;
-    constexpr int kLaneChunks = kKvBlockTokens * kRowChunks / 32;
-    // How many are under way at once: as many as the registers hold.
-    constexpr int kBatch = B::kCopyRegisters < 40 || kLaneChunks < 4 ? 2 : 4;
-    static_assert(kLaneChunks % kBatch == 0);
-#pragma unroll
-    for (int first = 0; first < kLaneChunks; first += kBatch) {
-      uint4 words[kBatch];
-      uint32_t multipliers[kBatch];
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const int index = (first + i) * 32 + lane_;
-        const int token = index / kRowChunks;
-        words[i] = make_uint4(0, 0, 0, 0);
-        multipliers[i] = 0;
-        if (token < num_tokens) {
-          const int from = DeviceKvChunk(token, index % kRowChunks, kHeadDim / 2);
-          words[i] = __ldcg(reinterpret_cast<const uint4*>(codes) + from);
-          multipliers[i] = KvMultiplier(__ldcg(scales + token)) * 0x10001u;
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const int index = (first + i) * 32 + lane_;
-        const int token = index / kRowChunks;
-        const int chunk = index % kRowChunks * 2;  // of 8 elements
-        const uint32_t row = target + chunk / 8 * panel_stride + token * kPanelDims * 2;
-        const uint32_t m = multipliers[i];
-        const uint4& w = words[i];
-        ptx::StoreShared128(row + ((chunk ^ token) % 8) * 16,
-                            make_uint4(EvenKvElements(w.x, m), EvenKvElements(w.y, m),
-                                       EvenKvElements(w.z, m), EvenKvElements(w.w, m)));
-        ptx::StoreShared128(row + (((chunk + 1) ^ token) % 8) * 16,
-                            make_uint4(OddKvElements(w.x, m), OddKvElements(w.y, m),
-                                       OddKvElements(w.z, m), OddKvElements(w.w, m)));
-      }
-    }
+  __device__ __forceinline__ void Convert(const PageCodes& page, uint32_t target,
+                                          int panel_stride) const {
+    // As many at once as the registers hold.
+    constexpr int kMostAtOnce = B::kCopyRegisters < 40 ? 2 : 4;
+    ConvertPage<kHeadDim, kMostAtOnce>(page, target, panel_stride, lane_);
   }
 
   // Tells the readers that this warp has written its page of a tile.
