@@ -29,8 +29,8 @@ struct TensorBox {
   int row;
 };
 
-// Copies the box to every block of the cluster in
-// `block_mask`, at the same place of its shared memory. The bytes count at its own `barrier`.
+// Copies the box to every block of the cluster in `block_mask`, at the same place of its shared
+// memory. The bytes count at its own `barrier`.
 __device__ __forceinline__ void CopyTensorBoxToBlocks(uint32_t shared_address, const TensorBox& box,
                                                       uint32_t barrier, uint16_t block_mask,
                                                       CachePolicy policy) {

@@ -27,8 +27,8 @@ int64_t Fp8StageBytes(const Fp8Problem& problem, const Fp8Tiling& tiling) {
          tiling.input_rows * static_cast<int64_t>(sizeof(float)) + 2 * kFp8BarrierBytes;
 }
 
-// Beside the stages. Few rows: all scales of the input, and what the instructions read behind the
-// last weights, rows and scales.
+// Beside the stages: what the kernels lay out (fp8_few_rows.cuh, fp8_many_rows.cuh). Few rows: all
+// scales of the input, and what the instructions read behind the last weights, rows and scales.
 int64_t Fp8FixedBytes(const Fp8Problem& problem, const Fp8Tiling& tiling) {
   if (tiling.unit == Fp8Unit::kManyRows) {
     constexpr int64_t kWarpgroups = 2;

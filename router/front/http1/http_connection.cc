@@ -94,6 +94,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   bool chunked_ = false;  // the answer is sent in chunks
   bool last_ = false;     // what is being sent ends the answer
   bool sending_ = false;
+  bool sending_continue_ = false;  // what is being sent is "100 Continue"
   UnsentBytes unsent_;
   size_t num_untaken_bytes_ = 0;  // unacknowledged when the deadline was set
 };
@@ -197,6 +198,7 @@ void Connection::Advance() {
       Pump();
       if (phase_ != Phase::kReading) return;
       AwaitBody();
+      if (phase_ != Phase::kReading) return;
       return Read();
     case RequestReader::State::kRequest:
       return EndBody();
@@ -211,6 +213,7 @@ void Connection::AwaitBody() {
   // HTTP/1.0 has no such answer.
   if (http_1_0_ || !handler_->AwaitsContinue()) return;
   unsent_.Set(kContinue, {});
+  sending_continue_ = true;
   if (Send()) OnAllSent();
 }
 
@@ -328,7 +331,7 @@ void Connection::OnSent(error_code error, size_t num_bytes) {
 
 void Connection::OnAllSent() {
   sending_ = false;
-  if (phase_ != Phase::kAnswering) return;  // that was "100 Continue"
+  if (std::exchange(sending_continue_, false)) return;
   deadline_.Clear();
   if (last_) return EndAnswer();
   handler_->OnWritten();

@@ -123,6 +123,7 @@ absl::Status LoadWeights(const WeightSource& source, const ModelOptions& options
   const WeightLoader loader = {
       .storage = {.layout = WeightLayout::kRowMajor,
                   .packs = PacksWeights(source, options, parts),
+                  .packs_whole_products = has_fp8_activations,
                   .rank = parts.rank,
                   .commit = CommitToDevice("weights", parts.weight_memory)},
       .make_packed = has_fp8_activations

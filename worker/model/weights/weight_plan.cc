@@ -21,9 +21,9 @@ using kernels::PackedElements;
 constexpr size_t kMaxListedProblems = 8;
 constexpr size_t kMaxListedUnused = 2;  // places kept for unused tensors, if there are any
 
-bool IsPackable(const LoadTask& task) {
-  return task.tensor != nullptr && HasCodes(*task.tensor) && !task.transposed;
-}
+bool HasCodesIn(const LoadTask& task) { return task.tensor != nullptr && HasCodes(*task.tensor); }
+
+bool IsPackable(const LoadTask& task) { return HasCodesIn(task) && !task.transposed; }
 
 // Takes memory for a matrix in bf16, and lists the tasks that fill it.
 void PlanMatrix(std::vector<LoadTask> pieces, bool row_major, Arena& storage,
@@ -55,6 +55,7 @@ class Planner {
         source_(source),
         row_major_(storage.layout == WeightLayout::kRowMajor),
         packs_(storage.packs),
+        packs_whole_products_(storage.packs_whole_products),
         rank_(storage.rank),
         embeddings_of_(storage.embeddings_of),
         plan_(plan) {}
@@ -168,10 +169,25 @@ class Planner {
     if (packs_ && std::ranges::all_of(matrices, IsPackable)) {
       plan_.packs.push_back({.place = place, .pieces = std::move(matrices)});
     } else {
+      if (packs_whole_products_) RefuseCodesIn(matrices);
       PlanMatrix(std::move(matrices), row_major_, plan_.weights.storage, weights.matrix,
                  plan_.tasks);
     }
     return weights;
+  }
+
+  // Records a problem if some matrices of a product that is not packed have codes.
+  void RefuseCodesIn(const std::vector<LoadTask>& matrices) {
+    const auto codes = std::ranges::find_if(matrices, HasCodesIn);
+    if (codes == matrices.end()) return;
+    const auto other = std::ranges::find_if_not(matrices, IsPackable);
+    if (other->tensor == nullptr) return;  // it is missing, which is a problem already
+    problems_.push_back(
+        other == codes
+            ? fmt::format("tensor {} is quantised, and stored transposed",
+                          ShownName(codes->tensor->name))
+            : fmt::format("tensor {} is quantised, but {}, of the same product, is not",
+                          ShownName(codes->tensor->name), ShownName(other->tensor->name)));
   }
 
   // The logits are products with the embedding. The first rank loads it once, for both uses.
@@ -280,6 +296,7 @@ class Planner {
   const WeightSource& source_;
   const bool row_major_;
   const bool packs_;
+  const bool packs_whole_products_;
   const TensorRank rank_;
   const ModelWeights* const embeddings_of_;  // null: they are loaded
   WeightPlan& plan_;

@@ -60,6 +60,8 @@ struct WeightStorage {
   WeightLayout layout = WeightLayout::kPanels;
   // Matrices that the file has as codes stay packed.
   bool packs = false;
+  // Then a product of which the file has only some matrices as codes is an error, not bf16.
+  bool packs_whole_products = false;
   // Takes this rank's outputs of every linear part. Norms and embeddings stay whole.
   TensorRank rank = {};
   // Another rank's weights in the same memory. Their embeddings are used, and not loaded again.

@@ -46,7 +46,8 @@ TEST_F(StatusJsonTest, ShowsReplicasSamplesAndRequestsButNoText) {
   StartAll();
   ASSERT_EQ(Post("/v1/completions", R"({"prompt": "secret", "max_tokens": 5})").status, 200);
   const json status = StatusOnce([](const json& seen) {
-    return !seen["requests"].empty() && seen["replicas"][0]["state"] == "ready";
+    return !seen["requests"].empty() && !seen["replicas"].empty() &&
+           seen["replicas"][0]["state"] == "ready";
   });
   EXPECT_EQ(status["scope"], "fleet");
   EXPECT_EQ(status["model"], "bytes");

@@ -179,6 +179,23 @@ TEST(RandomCodesTest, AModelHasTheCodesThatItsConfigurationNames) {
   EXPECT_FALSE(HasCodes(*source->Find("model.embed_tokens.weight")));
 }
 
+TEST(WeightLayoutTest, AProductOfWhichSomeMatricesHaveCodesMayBeRefused) {
+  const ModelPlan model = PlanOf(ConfigWithBiasAndNorms());
+  const WeightSource source = WeightSource::Random(
+      "a shape", Qwen3(), model, 3, [](std::string_view module) -> std::optional<RandomCodes> {
+        if (module.ends_with("v_proj") || module.ends_with("lm_head")) return std::nullopt;
+        return FindRandomCodes("int8-g32");
+      });
+  WeightStorage storage = {.layout = WeightLayout::kRowMajor, .packs = true};
+  EXPECT_THAT(PlanWeights(model, source, storage), IsOk());
+  storage.packs_whole_products = true;
+  EXPECT_THAT(PlanWeights(model, source, storage),
+              HasError(absl::StatusCode::kInvalidArgument,
+                       ::testing::HasSubstr(
+                           "tensor model.layers.0.self_attn.q_proj.weight is quantised, but "
+                           "model.layers.0.self_attn.v_proj.weight, of the same product, is not")));
+}
+
 TEST(WeightLayoutTest, RowMajorHoldsTheRowsOfAllPartsInOrder) {
   ModelConfig config = ConfigWithBiasAndNorms();
   config.tie_word_embeddings = true;
