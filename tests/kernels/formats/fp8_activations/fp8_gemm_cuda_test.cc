@@ -242,7 +242,7 @@ TEST_F(Fp8GemmCudaTest, WrongCallsAreRefused) {
   EXPECT_THAT(LaunchFp8Gemm(stream_, params, tiling), IsOk());
   struct {
     const char* what;
-    int Fp8Tiling::*field;
+    int Fp8Tiling::* field;
     int value;
   } const wrong[] = {
       {"rows", &Fp8Tiling::input_rows, 24},          {"weight rows", &Fp8Tiling::weight_rows, 24},
