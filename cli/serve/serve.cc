@@ -31,6 +31,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Options that every worker takes under the same name, and checks.
+constexpr std::array<std::string_view, 4> kWorkerOptions = {"kv-cache-tokens", "kv-dtype",
+                                                            "weights", "activations"};
+
 struct ServeOptions {
   std::string model;
   std::optional<uint64_t> port = 8000;
@@ -57,6 +61,11 @@ absl::StatusOr<ServeOptions> ParseServeOptions(const Verb& verb,
   arguments.ReadInteger("tensor-parallel", 1, 64, options.tensor_parallel);
   arguments.Read("log-dir", options.log_folder);
   arguments.ReadAll("worker-flag", options.worker_flags);
+  for (const std::string_view name : kWorkerOptions) {
+    std::optional<std::string> value;
+    arguments.Read(name, value);
+    if (value.has_value()) options.worker_flags.push_back(fmt::format("--{}={}", name, *value));
+  }
   arguments.ReadSeconds("restart-wait", 0.001, 30, options.restart_wait_seconds);
   options.router_flags = arguments.rest();
   LOCKSTEP_RETURN_IF_ERROR(arguments.Finish());

@@ -191,6 +191,17 @@ TEST_F(ServeProcessTest, AWorkerThatRefusesToStartEndsTheStartWithItsLog) {
                              HasSubstr("worker-0.log:\nlockstep-worker: --max-slots: must be in")));
 }
 
+TEST_F(ServeProcessTest, OptionsOfWorkersReachThem) {
+  for (const char* const option :
+       {"--kv-cache-tokens", "--kv-dtype", "--weights", "--activations"}) {
+    EXPECT_EQ(Run({"serve", kModel, "--port", "0", "--device", "cpu", option, "nothing",
+                   "--restart-wait", "0.01"}),
+              1);
+    EXPECT_THAT(output_,
+                AllOf(HasSubstr("was never ready"), HasSubstr(option + 2), HasSubstr("nothing")));
+  }
+}
+
 TEST_F(ServeProcessTest, ANameOfHuggingFaceIsDownloaded) {
   const auto path =
       PathWith("hf", "echo \"fetching $*\" >&2\necho \"path=$PWD/tests/golden/nothing\"\n");
