@@ -194,7 +194,8 @@ uint32_t ScaledContext(const RopeConfig& rope, uint32_t max_context_tokens) {
   const auto times = [&rope](uint32_t tokens) {
     const double scaled = rope.factor * tokens;
     constexpr double kMax = std::numeric_limits<uint32_t>::max();
-    return std::isfinite(scaled) ? static_cast<uint32_t>(std::min(scaled, kMax)) : 0;
+    // A factor that is not above 0 is refused later, by name.
+    return std::isfinite(scaled) && scaled > 0 ? static_cast<uint32_t>(std::min(scaled, kMax)) : 0;
   };
   switch (rope.scaling) {
     case RopeScalingKind::kLinear:

@@ -85,6 +85,17 @@ TEST(RopeContextTest, AContextBeyondAllBoundsIsRefused) {
       HasError(kInvalid, HasSubstr("context length is ")));
 }
 
+TEST(RopeContextTest, AFactorThatShortensIsRefused) {
+  for (const char* const type : {"linear", "yarn"}) {
+    for (const double factor : {-1e30, -2.0, -0.1, 0.0, 0.5}) {
+      EXPECT_THAT(ReadJsonConfig(With(
+                      Qwen2Json(), {{"rope_scaling", {{"rope_type", type}, {"factor", factor}}}})),
+                  HasError(kInvalid, HasSubstr("rope factor is ")))
+          << type << " " << factor;
+    }
+  }
+}
+
 TEST(RopeContextTest, BothSpellingsBesideEachOtherMustAgree) {
   const Json old_names = {
       {"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 1024}};

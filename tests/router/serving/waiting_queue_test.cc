@@ -22,9 +22,14 @@ using ::testing::HasSubstr;
 // A pool of one thread that runs nothing else until it is released.
 class HeldPool {
  public:
+  // Returns once the pool is held. Whatever came before would run before.
   explicit HeldPool(router::StrandRunner& pool) {
-    pool.Schedule(std::make_shared<router::testing::FunctionStrand>(
-        [released = released_] { released->wait(); }));
+    const auto held = std::make_shared<std::latch>(1);
+    pool.Schedule(std::make_shared<router::testing::FunctionStrand>([held, released = released_] {
+      held->count_down();
+      released->wait();
+    }));
+    held->wait();
   }
   ~HeldPool() { Release(); }
   void Release() {
