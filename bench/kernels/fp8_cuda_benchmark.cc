@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/kernels/expect_same_bits.h"
 #include "bench/kernels/time_in_graph.h"
 #include "kernels/core/divide_up.h"
 #include "kernels/device/cuda_device.h"
@@ -189,7 +190,7 @@ class Workbench {
     return ExpandStrips(stream, Packed(shape, 1, i).weights, converted_.data<BFloat16>());
   }
 
-  // Compares the first rows with those that the kernel for few rows computes alone.
+  // The kernel for few rows computes the first rows again, alone. Both must have the same bits.
   void Check(const Shape& shape, int64_t num_rows, const Fp8Tiling& tiling) const {
     const int64_t rows = std::min(num_rows, kFewRows);
     QuantizeAll(shape, rows);
@@ -200,19 +201,14 @@ class Workbench {
     const int64_t count = rows * shape.n;
     Expect(cudaMemsetAsync(output_.data(), 0xFF, static_cast<size_t>(2 * count), stream_.handle));
     Expect(LaunchFp8Gemm(stream_, Fp8(shape, num_rows, 0), tiling));
-    Expect(cudaMemsetAsync(difference_.data(), 0xFF, 8, stream_.handle));
-    Expect(FindFirstDifference(stream_,
-                               {.expected = expected_.data(),
-                                .actual = output_.data(),
-                                .num_elements = count,
-                                .element_bytes = 2},
-                               difference_.data<unsigned long long>()));
-    uint64_t at = 0;
-    Expect(cudaMemcpyAsync(&at, difference_.data(), 8, cudaMemcpyDeviceToHost, stream_.handle));
-    Expect(cudaStreamSynchronize(stream_.handle));
-    LOCKSTEP_CHECK(at == std::numeric_limits<uint64_t>::max(),
-                   "{}, {} rows, tiles {}: output {} is not that of the row alone", shape.name,
-                   num_rows, DescribeFp8Tiling(tiling), at);
+    ExpectSameBits(stream_,
+                   {.expected = expected_.data(),
+                    .actual = output_.data(),
+                    .num_elements = count,
+                    .element_bytes = 2},
+                   difference_,
+                   fmt::format("{}, {} rows, tiles {}, beside few rows", shape.name, num_rows,
+                               DescribeFp8Tiling(tiling)));
   }
 
   template <typename Enqueue>

@@ -12,12 +12,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <limits>
 #include <random>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "bench/kernels/expect_same_bits.h"
 #include "bench/kernels/read_bytes.h"
 #include "bench/kernels/time_in_graph.h"
 #include "kernels/device/cuda_device.h"
@@ -240,19 +240,14 @@ class Workbench {
     const int64_t count = num_rows * reference.output_stride;
     Expect(cudaMemsetAsync(output_.data(), 0xFF, static_cast<size_t>(2 * count), stream_.handle));
     Expect(run(params));
-    Expect(cudaMemsetAsync(difference_.data(), 0xFF, 8, stream_.handle));
-    Expect(FindFirstDifference(stream_,
-                               {.expected = expected_.data(),
-                                .actual = output_.data(),
-                                .num_elements = count,
-                                .element_bytes = 2},
-                               difference_.data<unsigned long long>()));
-    uint64_t at = 0;
-    Expect(cudaMemcpyAsync(&at, difference_.data(), 8, cudaMemcpyDeviceToHost, stream_.handle));
-    Expect(cudaStreamSynchronize(stream_.handle));
-    LOCKSTEP_CHECK(at == std::numeric_limits<uint64_t>::max(),
-                   "{} of {}, {} rows: output {} is not that of the expanded weights", codec.name,
-                   shape.name, num_rows, at);
+    ExpectSameBits(stream_,
+                   {.expected = expected_.data(),
+                    .actual = output_.data(),
+                    .num_elements = count,
+                    .element_bytes = 2},
+                   difference_,
+                   fmt::format("{} of {}, {} rows, beside expanded weights", codec.name, shape.name,
+                               num_rows));
   }
 
   template <typename Enqueue>

@@ -8,15 +8,10 @@
 #include <utility>
 
 #include "tests/common/status_matchers.h"
+#include "tests/kernels/kv_cache/round_to_codes.h"
 
 namespace lockstep::kernels::attention_test {
 namespace {
-
-uint32_t KvScaleOfHead(std::span<const BFloat16> head) {
-  uint32_t magnitude = 0;
-  for (const BFloat16 element : head) magnitude = std::max(magnitude, element.bits & 0x7FFFu);
-  return KvScaleOf(magnitude);
-}
 
 void WriteCodes(std::span<const BFloat16> head, int token, uint8_t* codes, uint8_t* scales) {
   const uint32_t scale = KvScaleOfHead(head);
@@ -69,13 +64,8 @@ void Problem::FillWhole() {
 }
 
 void Problem::RoundToCodes() {
-  for (std::vector<BFloat16>* const tensor : {&keys_, &values_}) {
-    for (size_t begin = 0; begin < tensor->size(); begin += Size(shape_.head_dim)) {
-      const std::span<BFloat16> head = std::span(*tensor).subspan(begin, Size(shape_.head_dim));
-      const uint32_t scale = KvScaleOfHead(head);
-      for (BFloat16& element : head) element = KvElement(KvCode(element, scale), scale);
-    }
-  }
+  RoundHeadsToCodes(keys_, Size(shape_.head_dim));
+  RoundHeadsToCodes(values_, Size(shape_.head_dim));
   Fill(std::numeric_limits<int64_t>::max());
 }
 

@@ -15,6 +15,7 @@
 #include "kernels/core/stream.h"
 #include "kernels/kv_cache/fp8_kv.h"
 #include "tests/common/status_matchers.h"
+#include "tests/kernels/kv_cache/round_to_codes.h"
 #include "tests/support/tensor_compare.h"
 
 // Random sequences in a paged pool.
@@ -67,14 +68,8 @@ class Problem {
 
   // Rounds keys and values to codes, and back.
   void RoundToCodes() {
-    const size_t head_dim = Count(shape_.head_dim);
-    for (std::vector<BFloat16>* tensor : {&keys_, &values_}) {
-      for (size_t head = 0; head < tensor->size(); head += head_dim) {
-        const std::span<BFloat16> elements = std::span(*tensor).subspan(head, head_dim);
-        const uint32_t scale = ScaleOf(elements);
-        for (BFloat16& element : elements) element = KvElement(KvCode(element, scale), scale);
-      }
-    }
+    RoundHeadsToCodes(keys_, Count(shape_.head_dim));
+    RoundHeadsToCodes(values_, Count(shape_.head_dim));
     Fill(shape_.num_tokens);
   }
 
@@ -161,8 +156,8 @@ class Problem {
       const size_t from = Count((batch_token * shape_.num_kv_heads + head) * shape_.head_dim);
       const std::span key = std::span(keys_).subspan(from, Count(shape_.head_dim));
       const std::span value = std::span(values_).subspan(from, Count(shape_.head_dim));
-      const uint32_t key_scale = ScaleOf(key);
-      const uint32_t value_scale = ScaleOf(value);
+      const uint32_t key_scale = KvScaleOfHead(key);
+      const uint32_t value_scale = KvScaleOfHead(value);
       if (type_ == KvType::kFp8) {
         KeyScales(kv, block, head)[slot] = static_cast<uint8_t>(key_scale);
         ValueScales(kv, block, head)[slot] = static_cast<uint8_t>(value_scale);
@@ -179,12 +174,6 @@ class Problem {
         }
       }
     }
-  }
-
-  static uint32_t ScaleOf(std::span<const BFloat16> elements) {
-    uint32_t magnitude = 0;
-    for (const BFloat16 element : elements) magnitude = std::max(magnitude, element.bits & 0x7FFFu);
-    return KvScaleOf(magnitude);
   }
 
   Shape shape_;

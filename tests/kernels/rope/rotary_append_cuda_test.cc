@@ -13,6 +13,7 @@
 #include "kernels/rope/rope_table.h"
 #include "kernels/rope/rotary_append.h"
 #include "tests/common/status_matchers.h"
+#include "tests/kernels/kv_cache/round_to_codes.h"
 #include "tests/support/cuda_test.h"
 #include "tests/support/tensor_compare.h"
 
@@ -35,14 +36,6 @@ struct Shape {
   bool k_norm = false;
   KvType type = KvType::kBFloat16;
 };
-
-// What is read after the head was appended as codes.
-void RoundToCodes(std::span<BFloat16> head) {
-  uint32_t magnitude = 0;
-  for (const BFloat16 element : head) magnitude = std::max(magnitude, element.bits & 0x7FFFu);
-  const uint32_t scale = KvScaleOf(magnitude);
-  for (BFloat16& element : head) element = KvElement(KvCode(element, scale), scale);
-}
 
 constexpr BFloat16 kUnwritten = {0xFFFF};
 
@@ -148,7 +141,7 @@ class Problem {
       for (std::vector<BFloat16>* const tensor : {&result.keys, &result.values}) {
         for (size_t begin = 0; begin < tensor->size(); begin += Size(shape_.head_dim)) {
           if ((*tensor)[begin].bits == kUnwritten.bits) continue;
-          RoundToCodes(std::span(*tensor).subspan(begin, Size(shape_.head_dim)));
+          RoundHeadToCodes(std::span(*tensor).subspan(begin, Size(shape_.head_dim)));
         }
       }
     }
