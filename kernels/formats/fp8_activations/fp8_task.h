@@ -46,10 +46,10 @@ struct Fp8Task {
 const void* FindFp8FewRowsKernel(int input_rows);
 const void* FindFp8ManyRowsKernel(int input_rows, Fp8ScaleLayout layout, int cluster_blocks);
 
-// Few rows: the threads behind those that multiply. With many sums they are a whole warpgroup,
-// which gives away its registers.
+// Threads that copy, in the kernel for few rows. With many sums they are a whole warpgroup, because
+// only a warpgroup can give its registers to others.
 constexpr int Fp8ProducerThreads(int input_rows) { return input_rows >= 64 ? 128 : 32; }
-// Many rows: two warpgroups that multiply, and one that copies.
+// The kernel for many rows has two warpgroups that multiply, and one that copies.
 inline constexpr int kFp8ManyRowsThreads = 3 * 128;
 
 }  // namespace lockstep::kernels

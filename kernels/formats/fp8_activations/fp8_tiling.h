@@ -28,7 +28,7 @@ struct Fp8Problem {
 
 // The most input rows that the kernel for few rows takes.
 inline constexpr int64_t kMaxFp8FewRows = 128;
-// Weight rows of a tile for many rows: those that share a block scale.
+// Weight rows of a tile for many rows. They share a block scale.
 inline constexpr int kFp8TileColumns = 128;
 inline constexpr int64_t kMaxFp8SharedBytes = 227 * 1024;
 

@@ -29,7 +29,8 @@ struct Http2Session::Stream {
   Time output_since;  // when output was taken or last put into a frame
 };
 
-// How nghttp2 reports what it has read, sent and closed. Made once; nghttp2 copies them.
+// What nghttp2 calls when it has read, sent or closed something, and its options. Every session
+// copies them.
 const nghttp2_session_callbacks* Http2SessionCallbacks();
 const nghttp2_option* Http2SessionOptions();
 // With an Http2Session::Stream as its source: gives nghttp2 the body of the answer.
