@@ -61,6 +61,11 @@ absl::Status CheckSampling(const v1::SamplingParams& sampling, const RequestLimi
       return absl::UnimplementedError("sampling.grammar: guided decoding is not implemented");
     case v1::SamplingParams::kJsonObject:
       return absl::UnimplementedError("sampling.json_object: guided decoding is not implemented");
+    case v1::SamplingParams::kChoice:
+      return absl::UnimplementedError("sampling.choice: guided decoding is not implemented");
+    case v1::SamplingParams::kStructuralTag:
+      return absl::UnimplementedError(
+          "sampling.structural_tag: guided decoding is not implemented");
     case v1::SamplingParams::CONSTRAINT_NOT_SET:
       break;
   }
@@ -167,11 +172,18 @@ absl::Status CheckChat(const v1::ChatPrompt& chat, const std::string& path,
   LOCKSTEP_RETURN_IF_ERROR(CheckSize(path + ".template_arguments_json",
                                      chat.template_arguments_json().size(),
                                      limits.max_template_arguments_bytes, "bytes"));
+  if (!chat.tools_json().empty()) {
+    return Unimplemented("{}.tools_json: tools are not implemented", path);
+  }
   size_t num_bytes = 0;
   for (int i = 0; i < chat.messages_size(); ++i) {
     const v1::ChatMessage& message = chat.messages(i);
     const std::string message_path = fmt::format("{}.messages[{}]", path, i);
     LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields(message_path, message));
+    if (!message.tool_calls_json().empty() || !message.tool_call_id().empty() ||
+        !message.reasoning().empty()) {
+      return Unimplemented("{}: calls of tools and reasoning are not implemented", message_path);
+    }
     if (message.role().empty()) {
       return InvalidArgument("{}.role: expected a role such as \"user\", got none", message_path);
     }

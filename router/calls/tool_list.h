@@ -1,0 +1,38 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::router {
+
+// The functions that a model may call. Immutable.
+class ToolList {
+ public:
+  // `json`: an array in the form of OpenAI's `tools`, or empty: no tools. INVALID_ARGUMENT gives
+  // the path from the array on: "[2].function.name: expected ...".
+  static absl::StatusOr<ToolList> Parse(std::string_view json);
+
+  bool empty() const { return tools_.empty(); }
+  bool Has(std::string_view name) const;
+  // The JSON types that the function's schema allows for this parameter ("string", "integer", ...).
+  // Empty: the schema does not say, or there is no such function or parameter.
+  const std::vector<std::string>& TypesOf(std::string_view function,
+                                          std::string_view parameter) const;
+
+ private:
+  struct Parameter {
+    std::string name;
+    std::vector<std::string> types;
+  };
+  struct Tool {
+    std::string name;
+    std::vector<Parameter> parameters;
+  };
+
+  std::vector<Tool> tools_;
+};
+
+}  // namespace lockstep::router
