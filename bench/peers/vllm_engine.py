@@ -1,6 +1,6 @@
 """vLLM inside its own process, on the cases of lockstep-engine-benchmark and in its form of output.
 
-    vllm_engine.py [--tensor-parallel N] MODEL_FOLDER decode:1x512 prefill:1x2048 scenarios
+    vllm_engine.py [--tensor-parallel N] [--kv-dtype fp8] MODEL_FOLDER decode:1x512 prefill:1x2048 scenarios
 
 Random weights, random prompts, temperature 0, no prefix cache, full CUDA graphs. To be run with the environment of
 vllm_environment.py, as `beside` does; VLLM_BATCH_INVARIANT=1 turns on its own batch-invariant mode.
@@ -28,7 +28,7 @@ SCENARIOS = {  # as in cli/bench/plan/workload.cc: lengths of the prompts, outpu
 
 
 class Engine:
-    def __init__(self, model, tensor_parallel):
+    def __init__(self, model, tensor_parallel, kv_dtype):
         import vllm
 
         self.sampling = vllm.SamplingParams
@@ -39,7 +39,7 @@ class Engine:
         self.llm = vllm.LLM(
             model=model, load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16", max_model_len=max_context,
             max_num_seqs=256, max_num_batched_tokens=MAX_TOKENS, gpu_memory_utilization=0.88,
-            enable_prefix_caching=False, tensor_parallel_size=tensor_parallel,
+            enable_prefix_caching=False, tensor_parallel_size=tensor_parallel, kv_cache_dtype=kv_dtype,
             compilation_config={"cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 64, 128, 256]})
 
     def seconds(self, lengths, num_output_tokens):
@@ -88,10 +88,11 @@ def run_case(engine, case):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tensor-parallel", type=int, default=1)
+    parser.add_argument("--kv-dtype", default="auto", choices=["auto", "fp8"])
     parser.add_argument("model")
     parser.add_argument("cases", nargs="+")
     options = parser.parse_args()
-    engine = Engine(options.model, options.tensor_parallel)
+    engine = Engine(options.model, options.tensor_parallel, options.kv_dtype)
     for case in options.cases:
         run_case(engine, case)
 
