@@ -20,6 +20,7 @@
 #include "worker/cuda/forward_model.h"
 #include "worker/cuda/model.h"
 #include "worker/cuda/steps/step_runner.h"
+#include "worker/model/weights/random_codes.h"
 
 namespace lockstep::testing {
 namespace {
@@ -31,7 +32,8 @@ class TensorParallelCuda : public CudaTest {
     if (!IsSkipped() && NumDevices() < 2) GTEST_SKIP() << "fewer GPUs than ranks: skipped";
   }
 
-  void Check(ModelCase test) {
+  // `base`: what the models have in common, beside what the case says.
+  void Check(ModelCase test, const worker::ModelOptions& base = {}) {
     std::vector<std::unique_ptr<worker::CudaModel>> models;
     struct Form {
       uint32_t degree;
@@ -39,7 +41,8 @@ class TensorParallelCuda : public CudaTest {
     };
     for (const auto [degree, fuse_exchange] : {Form{1}, Form{2}, Form{2, false}, Form{4}}) {
       if (static_cast<int>(degree) > NumDevices()) continue;
-      worker::ModelOptions options;
+      worker::ModelOptions options = base;
+      options.kv_type = test.kv_type;
       options.num_kv_blocks = test.num_blocks;
       options.max_step_tokens = 1024;
       options.max_logits_rows = 256;
@@ -122,6 +125,37 @@ TEST_F(TensorParallelCuda, ShapeOfQwen3Of600MillionWeights) {
 }
 TEST_F(TensorParallelCuda, ShapeOfQwen3Of8BillionWeights) {
   Check(Qwen3Shape("tensor-parallel-qwen3-8b", 4096, 12288, 32));
+}
+TEST_F(TensorParallelCuda, KeysAndValuesInFp8) {
+  ModelCase test = Qwen3Shape("tensor-parallel-fp8-kv", 1024, 3072, 16);
+  test.kv_type = kernels::KvType::kFp8;
+  Check(test);
+}
+
+// One kind of integers, one of floats, one of blocks.
+class TensorParallelPackedCuda : public TensorParallelCuda,
+                                 public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(TensorParallelPackedCuda, ShapeOfQwen3Of600MillionWeights) {
+  worker::ModelOptions options;
+  options.random_codes = worker::FindRandomCodes(GetParam());
+  ASSERT_TRUE(options.random_codes.has_value());
+  options.weight_form = worker::WeightForm::kPacked;
+  Check(Qwen3Shape("tensor-parallel-packed", 1024, 3072, 16), options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Codes, TensorParallelPackedCuda,
+                         ::testing::Values("int4-g128", "fp8-g128", "q4_k"), [](const auto& info) {
+                           std::string name(info.param);
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST_F(TensorParallelCuda, ShapeOfQwen3Of600MillionWeightsInFp8) {
+  worker::ModelOptions options;
+  options.random_codes = worker::FindRandomCodes("fp8-g128");
+  options.activation_form = worker::ActivationForm::kFp8;
+  Check(Qwen3Shape("tensor-parallel-fp8", 1024, 3072, 16), options);
 }
 
 }  // namespace
