@@ -172,7 +172,8 @@ ExecutorLimits WorkerConfig::executor_limits() const {
   return {.max_slots = max_slots,
           .max_step_tokens = max_step_tokens,
           .max_logprobs = max_logprobs,
-          .max_decode_iterations = max_decode_iterations};
+          .max_decode_iterations = max_decode_iterations,
+          .max_draft_tokens = max_draft_tokens};
 }
 
 WorkerServerOptions WorkerConfig::server_options() const {

@@ -60,6 +60,9 @@ struct WorkerConfig {
   uint32_t max_logprobs = 20;
   uint32_t max_decode_iterations = 8;
   uint32_t max_steps_in_flight = 4;
+  uint32_t max_draft_tokens = 0;  // for a row; 0: nothing is drafted
+  // Where drafts come from, on CUDA: "ngram", or "script", which tests and benchmarks write.
+  std::string draft_source = "ngram";
   // Only for comparisons: no flag sets these. See ModelOptions.
   std::optional<uint32_t> max_fused_rows;
   std::string random_codes;  // of random weights (FindRandomCodes); empty: numbers

@@ -76,6 +76,7 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
         .block_table_stride = parts_.slots.max_blocks,
         .block_table_rows = batch_.decode_slots,
         .max_keys = batch_.max_decode_keys,
+        .num_new_keys = batch_.draft_rows.exist() ? batch_.draft_rows.table.max_drafts + 1 : 1,
         .may_share = batch_.decode_rows_share,
         .plan = parts_.attention_plan,
         .partials = parts_.attention_partials,
@@ -184,11 +185,12 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
   }
   const Workspace& workspace = parts_->workspace;
   const bool is_fused = batch.num_chunks == 0 && batch.logits_tokens == nullptr &&
-                        batch.num_logits_rows == batch.num_tokens &&
+                        batch.num_logits_rows == batch.num_tokens && !batch.draft_rows.exist() &&
                         parts_->fused_pass.Takes(batch.num_tokens, batch.max_decode_keys);
   LOCKSTEP_RETURN_IF_ERROR(
       kernels::PrepareStepInputs(parts_->stream, {.state = parts_->slots,
                                                   .decode_slots = batch.decode_slots,
+                                                  .draft_rows = batch.draft_rows,
                                                   .num_decode_rows = batch.num_decode_rows,
                                                   .chunks = parts_->chunks,
                                                   .chunk_token_ids = batch.chunk_token_ids,
