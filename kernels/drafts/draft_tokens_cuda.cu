@@ -74,19 +74,27 @@ __device__ uint32_t DraftLimit(const DraftTokensParams& all, int64_t first_row, 
   return min(min(num_rows, all.rows.table.max_drafts), num_left);
 }
 
-// Writes up to `limit` drafts, and returns how many. Call from one thread.
-__device__ uint32_t WriteDrafts(const DraftTokensParams& all, const TokenId* known,
-                                const TokenId* script, const Match& match, uint32_t last,
-                                uint32_t limit, TokenId* drafts) {
-  if (script == nullptr && match == 0) return 0;
+// A slot that is to have drafts.
+struct DraftingSlot {
+  const TokenId* known;
+  const TokenId* script;  // or null
+  uint32_t last;          // position of the last known token
+  uint32_t limit;         // of its drafts
+};
+
+// Writes the drafts, and returns how many there are. `match` counts without a script. Call from one
+// thread.
+__device__ uint32_t WriteDrafts(const DraftingSlot& slot, Match match, int64_t vocab_size,
+                                TokenId* drafts) {
+  if (slot.script == nullptr && match == 0) return 0;
   const auto end = static_cast<uint32_t>(match);
-  for (uint32_t i = 0; i < limit; ++i) {
-    const TokenId draft =
-        script != nullptr ? script[last + 1 + i] : known[end + 1 + i % (last - end)];
-    if (draft >= all.vocab_size) return i;
+  for (uint32_t i = 0; i < slot.limit; ++i) {
+    const TokenId draft = slot.script != nullptr ? slot.script[slot.last + 1 + i]
+                                                 : slot.known[end + 1 + i % (slot.last - end)];
+    if (draft >= vocab_size) return i;
     drafts[i] = draft;
   }
-  return limit;
+  return slot.limit;
 }
 
 // A block for each row. Only the blocks of last known tokens have work.
@@ -96,20 +104,21 @@ __global__ void __launch_bounds__(kThreads)
   ptx::WaitForPredecessor();
   const int64_t row = blockIdx.x;
   if (row == 0 && threadIdx.x == 0 && all.begin_ns != nullptr) *all.begin_ns = ptx::GlobalTimerNs();
-  const uint32_t slot = all.row_slots[row];
-  if (slot == kNoSlot || all.rows.numbers[row] != 0) return;
-  const bool is_active = all.state.active[slot] != 0;
-  const uint32_t last = all.state.position[slot];
-  const uint32_t limit = is_active ? DraftLimit(all, row, slot, last) : 0;
-  const int64_t first = static_cast<int64_t>(slot) * all.max_context_tokens;
-  const TokenId* const known = all.known_tokens + first;
-  const TokenId* const script = all.script == nullptr ? nullptr : all.script + first;
+  const uint32_t number = all.row_slots[row];
+  if (number == kNoSlot || all.rows.numbers[row] != 0) return;
+  const int64_t first_token = static_cast<int64_t>(number) * all.max_context_tokens;
+  DraftingSlot slot = {.known = all.known_tokens + first_token,
+                       .script = all.script == nullptr ? nullptr : all.script + first_token,
+                       .last = all.state.position[number],
+                       .limit = 0};
+  if (all.state.active[number] != 0) slot.limit = DraftLimit(all, row, number, slot.last);
   Match match = 0;
-  if (limit > 0 && script == nullptr) match = FindRepeat(known, last);  // the same for all threads
+  // The condition is the same for all threads.
+  if (slot.limit > 0 && slot.script == nullptr) match = FindRepeat(slot.known, slot.last);
   if (threadIdx.x != 0) return;
   TokenId* const drafts =
-      all.rows.table.tokens + static_cast<int64_t>(slot) * all.rows.table.max_drafts;
-  all.rows.table.num_drafts[slot] = WriteDrafts(all, known, script, match, last, limit, drafts);
+      all.rows.table.tokens + static_cast<int64_t>(number) * all.rows.table.max_drafts;
+  all.rows.table.num_drafts[number] = WriteDrafts(slot, match, all.vocab_size, drafts);
 }
 
 }  // namespace

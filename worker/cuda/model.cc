@@ -120,6 +120,13 @@ absl::Status GatherLogits(CudaModel::Parts& parts, int64_t num_rows) {
                                     .row_bytes = columns * static_cast<int64_t>(sizeof(float))});
 }
 
+// The kernel of all layers takes decode rows alone, each of another sequence.
+bool IsFused(const CudaModel::Parts& parts, const CudaBatch& batch) {
+  return batch.num_chunks == 0 && !batch.draft_rows.exist() && batch.logits_tokens == nullptr &&
+         batch.num_logits_rows == batch.num_tokens &&
+         parts.fused_pass.Takes(batch.num_tokens, batch.max_decode_keys);
+}
+
 }  // namespace
 
 CudaModel::CudaModel(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -184,9 +191,7 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
     LOCKSTEP_RETURN_IF_ERROR(copies.Enqueue(parts_->stream));
   }
   const Workspace& workspace = parts_->workspace;
-  const bool is_fused = batch.num_chunks == 0 && batch.logits_tokens == nullptr &&
-                        batch.num_logits_rows == batch.num_tokens && !batch.draft_rows.exist() &&
-                        parts_->fused_pass.Takes(batch.num_tokens, batch.max_decode_keys);
+  const bool is_fused = IsFused(*parts_, batch);
   LOCKSTEP_RETURN_IF_ERROR(
       kernels::PrepareStepInputs(parts_->stream, {.state = parts_->slots,
                                                   .decode_slots = batch.decode_slots,
