@@ -24,10 +24,7 @@ void DecodeRows::Add(SlotId slot, uint32_t draft_number) {
 }
 
 void DecodeRows::AddRunning(SlotId slot_id, const Slot& slot, uint32_t num_drafts) {
-  // The last token of a sequence is never computed.
-  const uint32_t max_keys =
-      std::min(slot.num_known() + slot.max_unreported() + num_drafts, slot.max_total_tokens() - 1);
-  max_keys_ = std::max<int64_t>(max_keys_, max_keys);
+  max_keys_ = std::max<int64_t>(max_keys_, MaxKeysOf(slot, num_drafts));
   has_drafts_ = has_drafts_ || num_drafts > 0;
   describes_ = describes_ || slot.num_logprobs() >= 0;
   // If fewer tokens may be known than are, the stop ids are masked for longer here: to sample in
@@ -42,6 +39,12 @@ void DecodeRows::AddRunning(SlotId slot_id, const Slot& slot, uint32_t num_draft
 void DecodeRows::PadTo(size_t count) {
   slots_.resize(std::max(count, slots_.size()), kernels::kNoSlot);
   draft_numbers_.resize(slots_.size(), 0);
+}
+
+uint32_t MaxKeysOf(const Slot& slot, uint32_t num_drafts) {
+  // The last token of a sequence is never computed.
+  return std::min(slot.num_known() + slot.max_unreported() + num_drafts,
+                  slot.max_total_tokens() - 1);
 }
 
 uint32_t MaxDraftsOf(const Slot& slot, uint32_t limit) {

@@ -53,6 +53,9 @@ class DecodeRows {
   bool all_plain_greedy_ = true;
 };
 
+// The most keys that a row of a running sequence may attend to, if it has this many drafts.
+uint32_t MaxKeysOf(const Slot& slot, uint32_t num_drafts);
+
 // How many drafts the row of a running sequence may have, within the router's `limit`. The device
 // may draft fewer. Penalties change from draft to draft, and the sampler does not know that, so a
 // sequence with penalties has no drafts.

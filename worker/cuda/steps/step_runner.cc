@@ -176,32 +176,43 @@ void CudaStepRunner::ClosePass(CudaStepRecord& record) {
 
 void CudaStepRunner::EnqueueMixed(CudaStepRecord& record) {
   builder_.Clear();
+  // To open a pass may take results, which change the mirror. So none is opened while the builder
+  // has rows.
+  bool is_open = record.passes.empty();
   for (size_t i = 0; i < record.rows.size(); ++i) {
     CudaStepRecord::Row& row = record.rows[i];
     while (row.num_left > 0) {
+      if (!is_open) OpenPass();
+      is_open = true;
       row.num_left -=
           builder_.Add(table_[row.slot], row.slot, static_cast<uint32_t>(i), row.num_left);
-      if (row.num_left > 0) EnqueuePass(record);
+      if (row.num_left == 0) continue;
+      EnqueuePass(record);
+      is_open = false;
     }
   }
-  if (!builder_.empty() || record.passes.empty()) EnqueuePass(record);
+  if (is_open) EnqueuePass(record);
 }
 
 void CudaStepRunner::EnqueuePass(CudaStepRecord& record) {
-  if (!record.passes.empty()) OpenPass();
   const ForwardBatch batch = builder_.batch();
   const PassStaging& staging = Staging();
   staged_rows_.clear();
   shared_prefixes_.Clear();
+  int64_t max_decode_keys = 0;
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const SlotId slot = builder_.slots()[i];
     const ForwardRow& row = batch.rows[i];
     const bool decodes = row.num_tokens == 1 && row.first_position + 1 == table_[slot].num_known();
     staged_rows_.push_back({.slot = slot, .decodes = decodes});
-    if (decodes) shared_prefixes_.Add(table_[slot].blocks(), table_[slot].num_known());
+    if (!decodes) continue;
+    shared_prefixes_.Add(table_[slot].blocks(), table_[slot].num_known());
+    max_decode_keys = std::max<int64_t>(max_decode_keys, MaxKeysOf(table_[slot], 0));
   }
   CudaBatch staged =
       StageBatch(batch, staged_rows_, model_.prefill_planner(), staging.batch, token_places_);
+  // The batch knows positions only as far as they are reported.
+  staged.max_decode_keys = max_decode_keys;
   staged.decode_rows_share = shared_prefixes_.AreMany();
   StageLogits(record, staged);
   open_pass_.computes = !batch.token_ids.empty();
@@ -322,8 +333,11 @@ void CudaStepRunner::TakeDrafts(const CudaStepRecord::Row& row, uint32_t num_dra
   if (generations_[row.slot] != row.generation) return;  // another sequence has the slot by now
   // A step with drafts has one pass. Its first kept token is no draft, and counts already.
   const auto num_kept = static_cast<uint32_t>(std::max<size_t>(row.sampled.size(), 1) - 1);
-  table_[row.slot].TakeDrafts(num_drafts, num_kept);
+  Slot& slot = table_[row.slot];
+  slot.TakeDrafts(num_drafts, num_kept);
   num_kept_drafts_[row.slot] += num_kept;
+  // It has ended, or ends with the rounds under way.
+  if (slot.num_known() >= slot.max_total_tokens()) slot.MakeInert();
 }
 
 bool CudaStepRunner::TakeResult(v1::StepResult* result, StepStats* stats) {

@@ -78,8 +78,9 @@ class CudaStepRunner final : public StepRunner {
   void AddDecodeRows(CudaStepRecord& record);
   // Adds the record's row with this number. Returns how many rows of drafts it has.
   uint32_t AddDecodeRow(CudaStepRecord& record, uint32_t index, uint32_t max_drafts);
-  // Every row's tokens once, in as many passes as necessary.
+  // Every row's tokens once, in as many passes as necessary. Drafts nothing.
   void EnqueueMixed(CudaStepRecord& record);
+  // Enqueues what the builder has as the open pass.
   void EnqueuePass(CudaStepRecord& record);
   // Rows that sample come first, then prompt tokens whose log-probability is wanted.
   void StageLogits(CudaStepRecord& record, CudaBatch& staged);

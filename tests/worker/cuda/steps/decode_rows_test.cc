@@ -65,6 +65,8 @@ TEST(DecodeRowsTest, KeysAreCountedUpToTheLastDraftThatMayBeComputed) {
   nearly_done.ExpectDrafts(4);
   rows.AddRunning(3, nearly_done, 3);
   EXPECT_EQ(rows.max_keys(), 99);
+  EXPECT_EQ(MaxKeysOf(nearly_done, 0), 99u);
+  EXPECT_EQ(MaxKeysOf(slot, 0), 24u);
 }
 
 TEST(DecodeRowsTest, RowsOfOneSequenceShareItsKeys) {
