@@ -11,9 +11,10 @@
 namespace lockstep::worker {
 namespace {
 
-CudaDraftSource DraftSourceOf(const WorkerConfig& config) {
-  if (config.max_draft_tokens == 0) return CudaDraftSource::kNone;
-  return config.draft_source == "script" ? CudaDraftSource::kScript : CudaDraftSource::kRepeats;
+CudaDrafts DraftsOf(const WorkerConfig& config) {
+  if (!config.drafts()) return {};
+  return {.source = config.scripted_drafts ? CudaDraftSource::kScript : CudaDraftSource::kRepeats,
+          .max_tokens = config.max_draft_tokens};
 }
 
 class CudaBackend final : public Backend {
@@ -61,14 +62,13 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& con
                                         .max_logits_rows = config.max_logits_rows,
                                         .vocab_size = plan.vocab_size,
                                         .max_context_tokens = plan.max_context_tokens,
-                                        .drafts = {.source = DraftSourceOf(config),
-                                                   .max_tokens = config.max_draft_tokens}}) +
+                                        .drafts = DraftsOf(config)}) +
            kGraphBytes;
   };
   options.progress = std::move(progress);
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaModel> model, LoadCudaModel(config.model, options));
-  return std::make_unique<CudaBackend>(std::move(model), config.executor_limits(),
-                                       DraftSourceOf(config));
+  return std::make_unique<CudaBackend>(std::move(model), config.executor_limits_with_drafts(),
+                                       DraftsOf(config).source);
 }
 
 }  // namespace lockstep::worker

@@ -172,8 +172,14 @@ ExecutorLimits WorkerConfig::executor_limits() const {
   return {.max_slots = max_slots,
           .max_step_tokens = max_step_tokens,
           .max_logprobs = max_logprobs,
-          .max_decode_iterations = max_decode_iterations,
-          .max_draft_tokens = max_draft_tokens};
+          .max_decode_iterations = max_decode_iterations};
+}
+
+ExecutorLimits WorkerConfig::executor_limits_with_drafts() const {
+  ExecutorLimits limits = executor_limits();
+  if (!drafts()) return limits;
+  limits.max_draft_tokens = max_draft_tokens;
+  return limits;
 }
 
 WorkerServerOptions WorkerConfig::server_options() const {

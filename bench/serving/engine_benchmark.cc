@@ -287,7 +287,9 @@ absl::Status Run() {
   if (const int rows = absl::GetFlag(FLAGS_max_fused_rows); rows >= 0) config.max_fused_rows = rows;
   config.fuse_activation = absl::GetFlag(FLAGS_fuse_activation);
   config.fuse_exchange = absl::GetFlag(FLAGS_fuse_exchange);
-  config.draft_source = "script";
+  config.drafter = "ngram";
+  config.scripted_drafts = true;
+  config.max_draft_tokens = 0;
   for (const std::string& name : absl::GetFlag(FLAGS_cases)) {
     const std::optional<DraftCase> drafts = ParseDraftCase(name);
     if (drafts) config.max_draft_tokens = std::max(config.max_draft_tokens, drafts->max_drafts);
