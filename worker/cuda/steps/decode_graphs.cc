@@ -47,8 +47,10 @@ int64_t DecodeGraphs::KeyBucket(int64_t max_keys) const {
 absl::Status DecodeGraphs::Prepare(int64_t max_keys) {
   LOCKSTEP_RETURN_IF_ERROR(PrepareRows({.max_keys = max_keys}, max_rows_));
   if (memory_.draft_numbers == nullptr) return absl::OkStatus();
-  return PrepareRows({.max_keys = max_keys, .has_drafts = true},
-                     std::min(max_rows_, kPreparedDraftRows));
+  // The rows of a sequence share their keys, unless there are few.
+  const int64_t max_rows = std::min(max_rows_, kPreparedDraftRows);
+  LOCKSTEP_RETURN_IF_ERROR(PrepareRows({.max_keys = 1, .has_drafts = true}, max_rows));
+  return PrepareRows({.max_keys = max_keys, .rows_share = true, .has_drafts = true}, max_rows);
 }
 
 absl::Status DecodeGraphs::PrepareRows(const Iteration& like, int64_t max_rows) {

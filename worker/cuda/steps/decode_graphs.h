@@ -68,7 +68,7 @@ class DecodeGraphs {
   int64_t KeyBucket(int64_t max_keys) const;
   // The largest iteration that the same graph serves.
   Iteration BucketOf(const Iteration& iteration) const;
-  // The same with or without drafts, for up to `max_rows` rows.
+  // Captures graphs like one of `like`, for up to its number of keys and `max_rows` rows.
   absl::Status PrepareRows(const Iteration& like, int64_t max_rows);
   absl::StatusOr<CUgraphExec_st*> Find(const Iteration& bucket);
   absl::Status EnqueueIteration(const Iteration& bucket);
