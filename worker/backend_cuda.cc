@@ -11,15 +11,22 @@
 namespace lockstep::worker {
 namespace {
 
+CudaDrafts DraftsOf(const WorkerConfig& config) {
+  if (!config.drafts()) return {};
+  return {.source = config.scripted_drafts ? CudaDraftSource::kScript : CudaDraftSource::kRepeats,
+          .max_tokens = config.max_draft_tokens};
+}
+
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(std::unique_ptr<CudaModel> model, const ExecutorLimits& limits)
-      : model_(std::move(model)), limits_(limits) {}
+  CudaBackend(std::unique_ptr<CudaModel> model, const ExecutorLimits& limits,
+              CudaDraftSource draft_source)
+      : model_(std::move(model)), limits_(limits), draft_source_(draft_source) {}
 
   const ForwardModelInfo& info() const override { return model_->info(); }
   absl::StatusOr<std::unique_ptr<StepRunner>> MakeRunner(uint64_t incarnation) override {
     LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaStepRunner> runner,
-                              CudaStepRunner::Create(*model_, limits_, incarnation));
+                              CudaStepRunner::Create(*model_, limits_, incarnation, draft_source_));
     LOCKSTEP_RETURN_IF_ERROR(runner->CaptureGraphs());
     return runner;
   }
@@ -27,6 +34,7 @@ class CudaBackend final : public Backend {
  private:
   const std::unique_ptr<CudaModel> model_;
   const ExecutorLimits limits_;
+  const CudaDraftSource draft_source_;
 };
 
 }  // namespace
@@ -50,12 +58,17 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& con
   // Memory for decode graphs, and for kernels that are loaded when they first run.
   constexpr size_t kGraphBytes = size_t{1} << 30;
   options.reserved_bytes = [&config](const ModelPlan& plan) {
-    return CudaStepMemory::DeviceBytes(config.max_slots, config.max_logits_rows, plan.vocab_size) +
+    return CudaStepMemory::DeviceBytes({.max_slots = config.max_slots,
+                                        .max_logits_rows = config.max_logits_rows,
+                                        .vocab_size = plan.vocab_size,
+                                        .max_context_tokens = plan.max_context_tokens,
+                                        .drafts = DraftsOf(config)}) +
            kGraphBytes;
   };
   options.progress = std::move(progress);
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaModel> model, LoadCudaModel(config.model, options));
-  return std::make_unique<CudaBackend>(std::move(model), config.executor_limits());
+  return std::make_unique<CudaBackend>(std::move(model), config.executor_limits_with_drafts(),
+                                       DraftsOf(config).source);
 }
 
 }  // namespace lockstep::worker

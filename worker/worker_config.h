@@ -60,11 +60,14 @@ struct WorkerConfig {
   uint32_t max_logprobs = 20;
   uint32_t max_decode_iterations = 8;
   uint32_t max_steps_in_flight = 4;
+  std::string drafter = "none";  // "ngram" or "none"
+  uint32_t max_draft_tokens = 8;
   // Only for comparisons: no flag sets these. See ModelOptions.
   std::optional<uint32_t> max_fused_rows;
   std::string random_codes;  // of random weights (FindRandomCodes); empty: numbers
   bool fuse_activation = true;
   bool fuse_exchange = true;
+  bool scripted_drafts = false;  // on CUDA: of StepRunner::SetDraftScript, not of the drafter
   uint32_t max_message_mib = 64;
   uint32_t num_threads = 0;  // 0: one per core
   absl::Duration poll_window = absl::ZeroDuration();
@@ -89,7 +92,9 @@ struct WorkerConfig {
   WorkerConfig For(const DeviceDefaults& defaults) const;
 
   ModelOptions model_options() const;
-  ExecutorLimits executor_limits() const;
+  bool drafts() const { return drafter != "none" && max_draft_tokens > 0; }
+  ExecutorLimits executor_limits() const;              // of a backend that drafts nothing
+  ExecutorLimits executor_limits_with_drafts() const;  // the same, if drafts() says no
   WorkerServerOptions server_options() const;
 };
 

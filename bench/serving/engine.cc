@@ -29,6 +29,7 @@ router::SchedulerConfig MakeConfig(const Engine::Options& options) {
   config.max_running_sequences = options.max_running_sequences;
   config.max_waiting_tokens = uint64_t{1} << 32;
   config.target_step_time = options.target_step_time;
+  config.max_draft_tokens = options.max_draft_tokens;
   return config;
 }
 
@@ -48,6 +49,7 @@ router::KvGroups GroupsOf(const worker::ForwardModelInfo& info) {
 Engine::Engine(worker::StepRunner& runner, const worker::ForwardModelInfo& info,
                const Options& options)
     : runner_(runner),
+      on_start_(options.on_start),
       scheduler_(MakeConfig(options), router::MakePriorityPolicy(absl::Seconds(10))) {
   const worker::StepBounds& bounds = runner.bounds();
   runner_.BeginLease(kEpoch);
@@ -56,6 +58,7 @@ Engine::Engine(worker::StepRunner& runner, const worker::ForwardModelInfo& info,
                                   .max_step_tokens = bounds.max_step_tokens,
                                   .max_context_tokens = bounds.max_context_tokens,
                                   .max_decode_iterations = bounds.max_decode_iterations,
+                                  .max_draft_tokens = bounds.max_draft_tokens,
                                   .max_steps_in_flight = options.max_steps_in_flight},
                                  MonotonicNow()));
 }
@@ -207,6 +210,9 @@ void Engine::CancelFrom(RequestKey first) {
 
 void Engine::SendSteps() {
   while (std::optional<router::StepPlan> plan = scheduler_.NextStep(MonotonicNow())) {
+    for (const router::StartedSlot& started : plan->started) {
+      if (on_start_) on_start_(started.request->key - first_key_, started.slot);
+    }
     runner_.Submit(router::EncodeStep(*plan, kEpoch));
     in_flight_.push_back(*std::move(plan));
   }

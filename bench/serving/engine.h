@@ -46,6 +46,9 @@ class Engine {
     uint32_t max_decode_iterations = 1;
     uint32_t max_running_sequences = 256;
     absl::Duration target_step_time = router::kServingStepTime;
+    uint32_t max_draft_tokens = 0;  // for every row that decodes
+    // Before a step is sent that starts sequences of the latest Run: place in its work, slot.
+    std::function<void(size_t, SlotId)> on_start = nullptr;
   };
   Engine(worker::StepRunner& runner, const worker::ForwardModelInfo& info, const Options& options);
   ~Engine();
@@ -86,6 +89,7 @@ class Engine {
   size_t TakeEvents();
 
   worker::StepRunner& runner_;
+  const std::function<void(size_t, SlotId)> on_start_;
   router::Scheduler scheduler_;
   std::deque<router::StepPlan> in_flight_;
   RequestKey next_key_ = 1;

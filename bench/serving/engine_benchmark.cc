@@ -8,6 +8,9 @@
 //                 context C: milliseconds between two tokens of a sequence, prompt tokens a second
 //   closed:BxP+O  B streams in a closed loop, prompts of P and outputs of O tokens, both +- 50 %:
 //                 tokens a second, and what steps of decodes alone and mixed ones took
+//   draft:BxC:D:A milliseconds per token at batch B from context C, with up to D drafts in a row
+//                 that are right with probability A; beside it plain decoding, and the speed-up.
+//                 Where drafts come from is no matter: they are tokens of plain decoding, or others
 //   scenarios     seconds of each of the seven workloads (cli/bench/plan/workload.h), or the name
 //                 of one
 //
@@ -22,12 +25,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "bench/serving/draft_benchmark.h"
 #include "bench/serving/engine.h"
 #include "cli/bench/plan/workload.h"
 #include "common/check.h"
@@ -79,14 +84,26 @@ namespace {
 class Benchmark {
  public:
   Benchmark(worker::StepRunner& runner, const worker::ForwardModelInfo& info)
-      : vocab_size_(info.vocab_size),
-        engine_(runner, info,
-                {.max_steps_in_flight = absl::GetFlag(FLAGS_steps_in_flight),
+      : runner_(runner),
+        info_(info),
+        options_{.max_steps_in_flight = absl::GetFlag(FLAGS_steps_in_flight),
                  .max_decode_iterations = absl::GetFlag(FLAGS_decode_iterations),
                  .max_running_sequences = runner.bounds().max_slots,
-                 .target_step_time = absl::GetFlag(FLAGS_target_step_time)}) {}
+                 .target_step_time = absl::GetFlag(FLAGS_target_step_time)} {}
 
   void RunCase(const std::string& name) {
+    if (const std::optional<DraftCase> drafts = ParseDraftCase(name)) {
+      MeasureDrafts(runner_, info_, options_, *drafts, absl::GetFlag(FLAGS_repeats));
+      return;
+    }
+    Engine engine(runner_, info_, options_);
+    engine_ = &engine;
+    RunPlainCase(name);
+    engine_ = nullptr;
+  }
+
+ private:
+  void RunPlainCase(const std::string& name) {
     bool is_scenario = false;
     for (const cli::BenchScenario& scenario : cli::AllBenchScenarios()) {
       if (name != "scenarios" && name != scenario.name) continue;
@@ -105,8 +122,8 @@ class Benchmark {
     LOCKSTEP_CHECK(
         is_known && absl::SimpleAtoi(parts[1], &batch) && absl::SimpleAtoi(parts[2], &context) &&
             (!has_fourth || absl::SimpleAtoi(parts[3], &fourth)),
-        "case '{}': expected decode:BxC, prefill:BxC, beside:BxC+P, closed:BxP+O, scenarios or the "
-        "name of one",
+        "case '{}': expected decode:BxC, prefill:BxC, beside:BxC+P, closed:BxP+O, draft:BxC:D:A, "
+        "scenarios or the name of one",
         name);
     if (parts[0] == "beside") return MeasureBeside(name, batch, context, fourth);
     if (parts[0] == "closed") return MeasureClosed(name, batch, context, fourth);
@@ -121,9 +138,8 @@ class Benchmark {
     });
   }
 
- private:
   Work MakeWork(uint32_t prompt_length, uint32_t num_output_tokens) {
-    std::uniform_int_distribution<TokenId> token(0, vocab_size_ - 1);
+    std::uniform_int_distribution<TokenId> token(0, info_.vocab_size - 1);
     Work work = {.prompt = {}, .num_output_tokens = num_output_tokens};
     for (uint32_t i = 0; i < prompt_length; ++i) work.prompt.push_back(token(random_));
     return work;
@@ -134,14 +150,14 @@ class Benchmark {
     for (const uint32_t length : prompt_lengths) {
       work.push_back(MakeWork(length, num_output_tokens));
     }
-    return engine_.Run(work);
+    return engine_->Run(work);
   }
 
   void MeasureBeside(const std::string& name, uint32_t batch, uint32_t context, uint32_t prompt) {
     constexpr uint32_t kManyTokens = 8000;
     std::vector<Work> streams;
     for (uint32_t i = 0; i < batch; ++i) streams.push_back(MakeWork(context, kManyTokens));
-    const auto result = engine_.Disturb(
+    const auto result = engine_->Disturb(
         streams, [&] { return MakeWork(prompt, 1); }, absl::GetFlag(FLAGS_beside_time));
     std::printf(
         "{\"case\": \"%s\", \"unit\": \"ms\", \"target_ms\": %g, \"median\": %.3f, \"p99\": %.3f, "
@@ -157,7 +173,7 @@ class Benchmark {
     const auto about = [&](uint32_t mean) {
       return std::uniform_int_distribution<uint32_t>(mean - mean / 2, mean + mean / 2)(random_);
     };
-    const Engine::Saturation result = engine_.Saturate(
+    const Engine::Saturation result = engine_->Saturate(
         num_streams, [&] { return MakeWork(about(prompt), about(output)); },
         absl::GetFlag(FLAGS_warm_up), absl::GetFlag(FLAGS_beside_time));
     std::printf(
@@ -215,7 +231,7 @@ class Benchmark {
   // Of the tokens of the latest run: equal bits give equal hashes.
   uint64_t HashOfOutputs() const {
     uint64_t hash = 0;
-    for (const std::vector<TokenId>& tokens : engine_.outputs()) {
+    for (const std::vector<TokenId>& tokens : engine_->outputs()) {
       hash = Hash64(std::as_bytes(std::span(tokens)), hash);
     }
     return hash;
@@ -226,7 +242,7 @@ class Benchmark {
     measure();
     std::vector<double> values;
     for (int i = 0; i < absl::GetFlag(FLAGS_repeats); ++i) values.push_back(measure());
-    const StepTimes& times = engine_.last_times();
+    const StepTimes& times = engine_->last_times();
     std::string list;
     for (const double value : values) {
       list += fmt::format("{}{:.4f}", list.empty() ? "" : ", ", value);
@@ -242,8 +258,10 @@ class Benchmark {
     std::fflush(stdout);
   }
 
-  const uint32_t vocab_size_;
-  Engine engine_;
+  worker::StepRunner& runner_;
+  const worker::ForwardModelInfo& info_;
+  const Engine::Options options_;
+  Engine* engine_ = nullptr;  // of the case at hand
   std::mt19937 random_{0};
 };
 
@@ -269,6 +287,13 @@ absl::Status Run() {
   if (const int rows = absl::GetFlag(FLAGS_max_fused_rows); rows >= 0) config.max_fused_rows = rows;
   config.fuse_activation = absl::GetFlag(FLAGS_fuse_activation);
   config.fuse_exchange = absl::GetFlag(FLAGS_fuse_exchange);
+  config.drafter = "ngram";
+  config.scripted_drafts = true;
+  config.max_draft_tokens = 0;
+  for (const std::string& name : absl::GetFlag(FLAGS_cases)) {
+    const std::optional<DraftCase> drafts = ParseDraftCase(name);
+    if (drafts) config.max_draft_tokens = std::max(config.max_draft_tokens, drafts->max_drafts);
+  }
   LOCKSTEP_RETURN_IF_ERROR(config.Validate());
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Backend> backend,
                             worker::OpenBackend(config, nullptr));

@@ -73,8 +73,8 @@ inline constexpr uint32_t kNoPosition = UINT32_MAX;
 
 // With overlapped launches the kernel reads some inputs before it waits for its predecessor: the
 // plan, positions, block_table_rows, block_tables, and the keys and values of every position but a
-// row's last. The kernel that writes one of these must let no successor start before it has ended,
-// as PrepareStepInputs (without next_may_start) and PlanPagedDecode do.
+// row's last num_new_keys. The kernel that writes one of these must let no successor start before
+// it has ended, as PrepareStepInputs (without next_may_start) and PlanPagedDecode do.
 struct PagedDecodeAttentionParams {
   const BFloat16* query = nullptr;  // [num_rows, num_heads, head_dim]
   int64_t query_stride = 0;         // elements between rows
@@ -89,6 +89,9 @@ struct PagedDecodeAttentionParams {
   int64_t block_table_stride = 0;
   const uint32_t* block_table_rows = nullptr;  // [num_rows]; null: row i has table i
   int64_t max_keys = 0;                        // no row has more; bounds the grid, changes no bit
+  // How many of a row's last keys the kernel before may write: more than 1 where several rows are
+  // of one sequence. Changes no bit.
+  int64_t num_new_keys = 1;
   // Rows whose tables begin with the same blocks read these blocks together. The kernel that can do
   // this is slower for other rows. Changes no bit.
   bool may_share = false;

@@ -38,14 +38,19 @@ struct ResultRing {
 };
 
 struct FinishStepParams {
-  const uint32_t* row_slots = nullptr;           // [num_rows], distinct, kNoSlot for padding
-  const TokenId* tokens = nullptr;               // [num_rows], of SampleRows
-  const uint32_t* statuses = nullptr;            // [num_rows]
+  const uint32_t* row_slots = nullptr;  // [num_rows], distinct but for rows of drafts; kNoSlot for
+                                        // padding
+  DraftRows draft_rows = {};            // of the rows
+  const TokenId* tokens = nullptr;      // [num_rows], of SampleRows
+  const uint32_t* statuses = nullptr;   // [num_rows]
   const RowDescription* descriptions = nullptr;  // [num_rows], of DescribeRows; or null
   int64_t num_rows = 0;                          // <= ring.max_rows
   int64_t vocab_size = 0;
   SlotState state = {};
   SamplerTables tables = {};
+  // [num_slots, max_context_tokens] device memory: receives the tokens at their positions; or null.
+  TokenId* known_tokens = nullptr;
+  int64_t max_context_tokens = 0;
   const uint64_t* begin_ns = nullptr;  // device memory: when the iteration began; or null
   ResultRing ring = {};
 };
@@ -54,6 +59,11 @@ struct FinishStepParams {
 // its count goes up if the slot has penalties, and the slot becomes inactive if the token is a stop
 // id or the sequence has reached its length. A row with kNoTokenLeft makes its slot inactive. Then
 // the ring's next entry is written.
+//
+// The token of a draft's row counts only if the row before it was kept, the slot is still active,
+// and the draft is the token that the row before it sampled. Otherwise the row and those behind it
+// become kNotKept in the ring, and change nothing. So a slot keeps the tokens that it would have
+// sampled one by one.
 absl::Status FinishStep(const CudaStream& stream, const FinishStepParams& params);
 
 }  // namespace lockstep::kernels

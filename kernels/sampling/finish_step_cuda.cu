@@ -3,6 +3,7 @@
 #include "kernels/core/ptx/timer.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/sampling/finish_step.h"
+#include "kernels/slots/draft_rows.cuh"
 
 namespace lockstep::kernels {
 namespace {
@@ -25,6 +26,9 @@ __device__ DeviceStopCause AppendToken(const FinishStepParams& all, uint32_t slo
   const uint32_t position = all.state.position[slot] + 1;
   all.state.last_token[slot] = token;
   all.state.position[slot] = position;
+  if (all.known_tokens != nullptr) {
+    all.known_tokens[static_cast<int64_t>(slot) * all.max_context_tokens + position] = token;
+  }
   if (params.count_row != kNoCountRow) {
     uint32_t& count = all.tables.token_counts[params.count_row * all.vocab_size + token];
     count = count == 0 ? 2 : count + 1;
@@ -33,19 +37,51 @@ __device__ DeviceStopCause AppendToken(const FinishStepParams& all, uint32_t slo
   return position + 1 >= params.max_total_tokens ? kStoppedByLength : kStillRuns;
 }
 
-__device__ SampledRow FinishRow(const FinishStepParams& all, int64_t row) {
-  SampledRow result = {.slot = all.row_slots[row],
-                       .token = all.tokens[row],
-                       .status = all.statuses[row],
-                       .stop_cause = kStillRuns};
-  if (result.status == kNotSampled) return result;
+// Applies a row's result to its slot, and adds how the sequence goes on.
+__device__ void ApplyRow(const FinishStepParams& all, SampledRow& result) {
+  if (result.status == kNotSampled) return;
   if (result.status == kSampled) {
     result.stop_cause = AppendToken(all, result.slot, result.token);
   }
   if (result.status == kNoTokenLeft || result.stop_cause != kStillRuns) {
     all.state.active[result.slot] = 0;
   }
-  return result;
+}
+
+// Whether the row behind one with this result counts: the slot goes on, and the row's draft is the
+// token that was sampled.
+__device__ bool IsRightDraft(const FinishStepParams& all, int64_t row, const SampledRow& before) {
+  if (before.status != kSampled || before.stop_cause != kStillRuns) return false;
+  const uint32_t draft = all.draft_rows.numbers[row];
+#ifdef LOCKSTEP_PLANT_ACCEPT_ALL
+  return draft <= all.draft_rows.table.num_drafts[before.slot];
+#endif
+  return draft <= all.draft_rows.table.num_drafts[before.slot] &&
+         DraftOf(all.draft_rows, before.slot, draft) == before.token;
+}
+
+__device__ bool IsDraftRow(const FinishStepParams& all, int64_t row) {
+  return row < all.num_rows && DraftNumber(all.draft_rows, row) > 0;
+}
+
+// Finishes the row of a last known token, and the rows of its slot's drafts behind it.
+__device__ void FinishSequence(const FinishStepParams& all, int64_t first, SampledRow* results) {
+  SampledRow before;
+  bool counts = true;
+  for (int64_t row = first; row == first || IsDraftRow(all, row); ++row) {
+    SampledRow result = {.slot = all.row_slots[row],
+                         .token = all.tokens[row],
+                         .status = all.statuses[row],
+                         .stop_cause = kStillRuns};
+    counts = row == first || (counts && IsRightDraft(all, row, before));
+    if (counts) {
+      ApplyRow(all, result);
+    } else if (result.status != kNotSampled) {
+      result.status = kNotKept;
+    }
+    results[row] = result;
+    before = result;
+  }
 }
 
 __device__ void CopyDescriptions(const FinishStepParams& all, uint64_t entry) {
@@ -65,7 +101,7 @@ __global__ void __launch_bounds__(kFinishThreads)
   const uint64_t entry = serial % all.ring.capacity;
   SampledRow* const rows = all.ring.rows + entry * all.ring.max_rows;
   for (int64_t row = threadIdx.x; row < all.num_rows; row += kFinishThreads) {
-    rows[row] = FinishRow(all, row);
+    if (DraftNumber(all.draft_rows, row) == 0) FinishSequence(all, row, rows);
   }
   if (all.descriptions != nullptr) CopyDescriptions(all, entry);
   __syncthreads();

@@ -8,6 +8,7 @@
 #include "kernels/attention/paged_attention.h"
 #include "kernels/device/cuda_stream.h"
 #include "kernels/rope/rotary_append.h"
+#include "kernels/slots/draft_rows.h"
 
 // The device's own memory of the running sequences. With it, a decode step needs no token ids,
 // positions or block tables from the host.
@@ -53,6 +54,7 @@ absl::Status UpdateSlots(const CudaStream& stream, const SlotUpdateParams& param
 struct StepInputParams {
   SlotState state;
   const uint32_t* decode_slots = nullptr;  // [num_decode_rows], kNoSlot for padding
+  DraftRows draft_rows = {};               // of the decode rows
   int64_t num_decode_rows = 0;
   // [num_chunks], ascending and without gaps in tokens; block_table_row is the slot.
   const AttentionChunk* chunks = nullptr;

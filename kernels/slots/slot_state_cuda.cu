@@ -2,6 +2,7 @@
 #include "kernels/core/ptx/timer.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/kv_cache/paged_kv.h"
+#include "kernels/slots/draft_rows.cuh"
 #include "kernels/slots/slot_state.h"
 
 namespace lockstep::kernels {
@@ -77,12 +78,11 @@ __global__ void PrepareStepInputsKernel(StepInputParams params) {
   const SlotState& state = params.state;
   if (index < params.num_decode_rows) {
     const uint32_t slot = params.decode_slots[index];
-    if (slot == kNoSlot || state.active[slot] == 0) {
-      WritePadding(params, index);
-    } else {
-      WriteInput(params, index, slot, state.last_token[slot], state.position[slot]);
-    }
-    return;
+    const uint32_t draft = DraftNumber(params.draft_rows, index);
+    if (!IsLiveRow(state, params.draft_rows, slot, draft)) return WritePadding(params, index);
+    const TokenId token =
+        draft == 0 ? state.last_token[slot] : DraftOf(params.draft_rows, slot, draft);
+    return WriteInput(params, index, slot, token, state.position[slot] + draft);
   }
   const AttentionChunk chunk = params.chunks[ChunkOfToken(params, index)];
   const uint32_t offset = static_cast<uint32_t>(index) - chunk.first_token;

@@ -76,6 +76,7 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
         .block_table_stride = parts_.slots.max_blocks,
         .block_table_rows = batch_.decode_slots,
         .max_keys = batch_.max_decode_keys,
+        .num_new_keys = batch_.draft_rows.exist() ? batch_.draft_rows.table.max_drafts + 1 : 1,
         .may_share = batch_.decode_rows_share,
         .plan = parts_.attention_plan,
         .partials = parts_.attention_partials,
@@ -117,6 +118,13 @@ absl::Status GatherLogits(CudaModel::Parts& parts, int64_t num_rows) {
                                     .output = parts.logits,
                                     .num_rows = num_rows,
                                     .row_bytes = columns * static_cast<int64_t>(sizeof(float))});
+}
+
+// The kernel of all layers takes decode rows alone, each of another sequence.
+bool IsFused(const CudaModel::Parts& parts, const CudaBatch& batch) {
+  return batch.num_chunks == 0 && !batch.draft_rows.exist() && batch.logits_tokens == nullptr &&
+         batch.num_logits_rows == batch.num_tokens &&
+         parts.fused_pass.Takes(batch.num_tokens, batch.max_decode_keys);
 }
 
 }  // namespace
@@ -183,12 +191,11 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
     LOCKSTEP_RETURN_IF_ERROR(copies.Enqueue(parts_->stream));
   }
   const Workspace& workspace = parts_->workspace;
-  const bool is_fused = batch.num_chunks == 0 && batch.logits_tokens == nullptr &&
-                        batch.num_logits_rows == batch.num_tokens &&
-                        parts_->fused_pass.Takes(batch.num_tokens, batch.max_decode_keys);
+  const bool is_fused = IsFused(*parts_, batch);
   LOCKSTEP_RETURN_IF_ERROR(
       kernels::PrepareStepInputs(parts_->stream, {.state = parts_->slots,
                                                   .decode_slots = batch.decode_slots,
+                                                  .draft_rows = batch.draft_rows,
                                                   .num_decode_rows = batch.num_decode_rows,
                                                   .chunks = parts_->chunks,
                                                   .chunk_token_ids = batch.chunk_token_ids,

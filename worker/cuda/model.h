@@ -23,6 +23,7 @@ namespace lockstep::worker {
 struct CudaBatch {
   const uint32_t* decode_slots = nullptr;  // [num_decode_rows], kNoSlot for padding
   int64_t num_decode_rows = 0;
+  kernels::DraftRows draft_rows = {};  // of the decode rows
   // An upper bound of the keys that a decode row attends to.
   int64_t max_decode_keys = 0;
   bool decode_rows_share = false;  // see kernels::PagedDecodeAttentionParams::may_share

@@ -36,6 +36,7 @@ void Slot::Start(const v1::StartedSlot& message) {
   inert_ = false;
   num_prompt_ = message.num_prompt_tokens();
   num_computed_ = message.num_computed_tokens();
+  max_unreported_ = 0;
   min_total_tokens_ = sampling.min_total_tokens();
   max_total_tokens_ = sampling.max_total_tokens();
   first_prompt_logprob_ = message.first_prompt_logprob();
@@ -72,6 +73,12 @@ void Slot::Release() {
 void Slot::AppendBlocks(uint32_t group, std::span<const BlockId> blocks) {
   std::vector<BlockId>& table = block_tables_[group];
   table.insert(table.end(), blocks.begin(), blocks.end());
+}
+
+void Slot::TakeDrafts(uint32_t num_drafts, uint32_t num_kept) {
+  max_unreported_ -= num_drafts;
+  num_computed_ += num_kept;
+  known_tokens_.resize(known_tokens_.size() + num_kept);
 }
 
 void Slot::AppendSampled(TokenId token) {

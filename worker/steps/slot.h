@@ -42,6 +42,10 @@ class Slot {
   const std::vector<TokenId>& known_tokens() const { return known_tokens_; }
   uint32_t num_known() const { return static_cast<uint32_t>(known_tokens_.size()); }
   uint32_t num_prompt() const { return num_prompt_; }
+  // How many more tokens than num_known() may be known, because rounds whose results the host does
+  // not have yet may keep drafts. num_known() and num_computed() count one token for each of these
+  // rounds.
+  uint32_t max_unreported() const { return max_unreported_; }
   // Below num_known() unless inert. A draft does not count: it becomes known if it is sampled.
   uint32_t num_computed() const { return num_computed_; }
   // By position. Entries behind the window are stale or kNoBlock.
@@ -77,6 +81,10 @@ class Slot {
   void AppendSampled(TokenId token);
   // Appends a token that only the device knows so far. The host never needs its value.
   void AppendOnDevice() { known_tokens_.push_back(0); }
+  // A round with this many drafts is under way.
+  void ExpectDrafts(uint32_t num_drafts) { max_unreported_ += num_drafts; }
+  // Its result: `num_kept` of the drafts became known, on the device.
+  void TakeDrafts(uint32_t num_drafts, uint32_t num_kept);
   void MakeInert() { inert_ = true; }
 
  private:
@@ -84,6 +92,7 @@ class Slot {
   bool inert_ = false;
   uint32_t num_prompt_ = 0;
   uint32_t num_computed_ = 0;
+  uint32_t max_unreported_ = 0;
   uint32_t min_total_tokens_ = 0;
   uint32_t max_total_tokens_ = 0;
   uint32_t first_prompt_logprob_ = 0;

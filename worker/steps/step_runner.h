@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include "common/ids.h"
 #include "lockstep/worker/v1/worker.pb.h"
 #include "worker/steps/executor_limits.h"
 
@@ -39,6 +41,13 @@ class StepRunner {
   // Takes the result of the oldest pending step. Returns false at once if it is not ready. Sets
   // compute_ns and idle_ns of the timings, no others. Overwrites `result`.
   virtual bool TakeResult(v1::StepResult* result, StepStats* stats) = 0;
+
+  // For tests and benchmarks of drafts: from the next step on, script[i] is drafted for position i
+  // of the slot. At positions behind the script anything may be drafted. Returns false if the
+  // runner's drafts do not come from a script.
+  virtual bool SetDraftScript(SlotId /*slot*/, std::span<const TokenId> /*script*/) {
+    return false;
+  }
 };
 
 }  // namespace lockstep::worker

@@ -75,6 +75,7 @@ StepValidator::CheckedSlot& StepValidator::CheckedSlotOf(SlotId slot) {
              .inert = mirror.inert(),
              .num_known = mirror.num_known(),
              .num_computed = mirror.num_computed(),
+             .max_unreported = mirror.max_unreported(),
              .max_total_tokens = mirror.max_total_tokens()};
   tables_.Load(slot, mirror);
   return checked;
@@ -290,9 +291,9 @@ absl::Status StepValidator::CheckRow(SlotId slot, uint32_t num_tokens, uint32_t 
   const uint64_t num_actual = std::min(num_tokens, num_left);
   // Each further iteration computes the token that the previous iteration sampled. A draft is
   // computed together with the last token. The token that ends the sequence is not computed.
-  const uint64_t end =
-      std::min<uint64_t>(checked.num_computed + num_actual + iterations - 1 + draft_limit,
-                         checked.max_total_tokens - 1);
+  const uint64_t end = std::min<uint64_t>(uint64_t{checked.num_computed} + checked.max_unreported +
+                                              num_actual + iterations - 1 + draft_limit,
+                                          checked.max_total_tokens - 1);
   return tables_.CheckCovers(slot, end);
 }
 

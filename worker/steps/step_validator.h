@@ -42,6 +42,7 @@ class StepValidator {
     bool inert = false;
     uint32_t num_known = 0;
     uint32_t num_computed = 0;
+    uint32_t max_unreported = 0;
     uint32_t max_total_tokens = 0;
   };
 

@@ -42,8 +42,9 @@ class RingFiller {
         for (int page = first; page < end; page += kKeyTilePages, ++num_tiles) {
           const int tile_end =
               item.work.key_begin + (page + kKeyTilePages) * static_cast<int>(kKvBlockTokens);
-          // The preceding kernel writes a row's last key, and the queries.
-          if (num_tiles == arguments_.num_stages || tile_end >= item.num_keys) Await();
+          // The preceding kernel writes a row's last keys, and the queries.
+          const int num_old_keys = item.num_keys - static_cast<int>(arguments_.params.num_new_keys);
+          if (num_tiles == arguments_.num_stages || tile_end > num_old_keys) Await();
           CopyTile(item, page, end, pages);
           if (item.HasQueries(page)) {
             if (awaited_) {

@@ -5,6 +5,7 @@
 #include "kernels/core/ptx/memory.cuh"
 #include "kernels/sampling/cuda/sample_cuda.h"
 #include "kernels/sampling/cuda/score_order.cuh"
+#include "kernels/slots/draft_rows.cuh"
 
 // The best token of every row, for steps that need nothing else. No scores are kept, so many blocks
 // share a multiprocessor. How a row is spread over threads cannot change its best candidate.
@@ -80,7 +81,7 @@ __global__ void __cluster_dims__(kArgmaxBlocks, 1, 1) __launch_bounds__(kThreads
   if (cluster.block_rank() != 0 || threadIdx.x != 0) return;
   for (const Candidate other : blocks) best = max(best, other);
   const uint32_t slot = all.row_slots[row];
-  const bool samples = slot != kNoSlot && all.state.active[slot] != 0;
+  const bool samples = IsLiveRow(all.state, all.draft_rows, slot, DraftNumber(all.draft_rows, row));
   const bool found = samples && CandidateKey(best) != kMaskedKey;
   all.tokens[row] = found ? CandidateToken(best) : 0;
   all.statuses[row] = found ? kSampled : samples ? kNoTokenLeft : kNotSampled;

@@ -8,6 +8,7 @@
 #include "kernels/sampling/cuda/row_list.cuh"
 #include "kernels/sampling/cuda/row_task.cuh"
 #include "kernels/sampling/cuda/sample_cuda.h"
+#include "kernels/slots/draft_rows.cuh"
 
 namespace lockstep::kernels {
 namespace {
@@ -150,15 +151,20 @@ __global__ void __cluster_dims__(kRowBlocks, 1, 1) __launch_bounds__(kRowThreads
                  static_cast<int>(all.vocab_size), chunk_size);
   row.StartLoad(aligned);
   const uint32_t slot = all.row_slots[row_index];
-  if (slot == kNoSlot || all.state.active[slot] == 0) {
+  const uint32_t draft = DraftNumber(all.draft_rows, row_index);
+  if (!IsLiveRow(all.state, all.draft_rows, slot, draft)) {
     if (reports) Report(all, row_index, 0, kNotSampled, -1);
     row.FinishLoad();
     row.WaitForStart();
     return;
   }
-  RowTask task = {.params = all.tables.params[slot],
-                  .position = all.state.position[slot] + 1,
-                  .token = all.tokens + row_index};
+#ifdef LOCKSTEP_PLANT_ONE_KEY
+  const uint32_t position = all.state.position[slot] + 1;
+#else
+  const uint32_t position = all.state.position[slot] + draft + 1;
+#endif
+  RowTask task = {
+      .params = all.tables.params[slot], .position = position, .token = all.tokens + row_index};
   task.masks_stop_ids = task.params.num_stop != 0 && task.position < task.params.min_total_tokens;
   row.FinishLoad();
   if (task.adjusts()) AdjustScores(all, task, row);

@@ -7,6 +7,7 @@
 #include "common/ids.h"
 #include "common/sampling_numbers.h"
 #include "kernels/device/cuda_stream.h"
+#include "kernels/slots/draft_rows.h"
 #include "kernels/slots/slot_state.h"
 
 // The sampler on the device. A row's result depends on its logits and its slot's parameters alone.
@@ -56,6 +57,7 @@ enum SampleStatus : uint32_t {
   kSampled = 0,
   kNoTokenLeft = 1,  // every logit is NaN, -inf or masked
   kNotSampled = 2,   // padding, or the slot is not active
+  kNotKept = 3,      // only of FinishStep: sampled behind a wrong draft, or behind the end
 };
 
 struct SampleRowsParams {
@@ -64,10 +66,12 @@ struct SampleRowsParams {
   int64_t num_rows = 0;           // <= kMaxDeviceRows
   int64_t vocab_size = 0;
   const uint32_t* row_slots = nullptr;  // [num_rows], kNoSlot for padding
+  DraftRows draft_rows = {};            // of the rows
   // A promise: every active slot among the rows has temperature 0, has no lists except stop ids and
   // no penalties, and masks no stop ids. Gives the same tokens faster.
   bool all_plain_greedy = false;
-  SlotState state = {};  // the sampled token's position is position[slot] + 1
+  // The sampled token's position is position[slot] + 1, and one more for each draft before it.
+  SlotState state = {};
   SamplerTables tables = {};
   TokenId* tokens = nullptr;     // out: [num_rows]; 0 where nothing was sampled
   uint32_t* statuses = nullptr;  // out: [num_rows], SampleStatus

@@ -16,9 +16,10 @@ namespace {
 using testing::DeviceArray;
 using testing::SamplerHostState;
 
-constexpr uint32_t kCapacity = 2, kMaxRows = 6;
+constexpr uint32_t kCapacity = 2, kMaxRows = 12;
 constexpr size_t kSlots = 6;
 constexpr int64_t kVocabSize = 50;
+constexpr int64_t kMaxContext = 20;
 
 template <typename T>
 T* Zeroed(PinnedBuffer& buffer, size_t count) {
@@ -50,7 +51,8 @@ class FinishStepCudaTest : public testing::CudaTest {
 
   void Finish(const std::vector<uint32_t>& slots, const std::vector<TokenId>& tokens,
               const std::vector<uint32_t>& statuses,
-              const std::vector<RowDescription>& descriptions = {}) {
+              const std::vector<RowDescription>& descriptions = {},
+              const DraftRows& draft_rows = {}) {
     const DeviceArray<DeviceSampleParams> params(host_.all_params());
     const DeviceArray<TokenId> list_ids(host_.list_ids()), device_tokens(tokens);
     const DeviceArray<uint32_t> device_slots(slots), device_statuses(statuses);
@@ -60,6 +62,7 @@ class FinishStepCudaTest : public testing::CudaTest {
     ASSERT_THAT(
         FinishStep(stream_,
                    {.row_slots = device_slots.data(),
+                    .draft_rows = draft_rows,
                     .tokens = device_tokens.data(),
                     .statuses = device_statuses.data(),
                     .descriptions = descriptions.empty() ? nullptr : device_descriptions.data(),
@@ -72,6 +75,8 @@ class FinishStepCudaTest : public testing::CudaTest {
                     .tables = {.params = params.data(),
                                .list_ids = list_ids.data(),
                                .token_counts = counts_->data()},
+                    .known_tokens = known_tokens_ ? known_tokens_->data() : nullptr,
+                    .max_context_tokens = kMaxContext,
                     .begin_ns = begin_ns.data(),
                     .ring = ring_}),
         IsOk());
@@ -128,7 +133,7 @@ class FinishStepCudaTest : public testing::CudaTest {
   ResultRing ring_;
   PinnedBuffer buffers_[5];
   std::optional<DeviceArray<uint64_t>> next_;
-  std::optional<DeviceArray<TokenId>> last_token_;
+  std::optional<DeviceArray<TokenId>> last_token_, known_tokens_;
   std::optional<DeviceArray<uint32_t>> position_, active_, counts_;
 };
 
@@ -158,6 +163,95 @@ TEST_F(FinishStepCudaTest, StopIdsLengthAndFailuresEndASequence) {
   EXPECT_EQ(ring_.rows[2].stop_cause, kStillRuns);
   EXPECT_EQ(ring_.rows[3].stop_cause, kStoppedByToken);
   EXPECT_EQ(ring_.rows[4].status, kNoTokenLeft);
+}
+
+// Slots 0, 1 and 2 with rows for two or three drafts each, at positions 10, 11 and 12.
+class FinishDraftsCudaTest : public FinishStepCudaTest {
+ protected:
+  static constexpr uint32_t kMaxDrafts = 3;
+
+  void SetUp() override {
+    FinishStepCudaTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    known_tokens_.emplace(std::vector<TokenId>(kSlots * kMaxContext, 0));
+    for (uint32_t slot = 0; slot < 3; ++slot) host_.Set(slot, {}, {});
+  }
+
+  // `drafts`: of slots 0 to 2.
+  void FinishDrafts(const std::vector<std::vector<TokenId>>& drafts,
+                    const std::vector<TokenId>& tokens, std::vector<uint32_t> statuses = {}) {
+    const std::vector<uint32_t> slots = {kNoSlot, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2};
+    const DeviceArray<uint32_t> numbers(std::vector<uint32_t>{0, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3});
+    std::vector<uint32_t> num_drafts(kSlots, 0);
+    std::vector<TokenId> table(kSlots * kMaxDrafts, 99);
+    for (size_t slot = 0; slot < drafts.size(); ++slot) {
+      num_drafts[slot] = static_cast<uint32_t>(drafts[slot].size());
+      std::copy(drafts[slot].begin(), drafts[slot].end(),
+                table.begin() + static_cast<ptrdiff_t>(slot * kMaxDrafts));
+    }
+    if (statuses.empty()) statuses.assign(slots.size(), kSampled);
+    statuses[0] = kNotSampled;
+    const DeviceArray<TokenId> device_table(table);
+    const DeviceArray<uint32_t> device_num_drafts(num_drafts);
+    Finish(slots, tokens, statuses, {},
+           {.numbers = numbers.data(),
+            .table = {.tokens = device_table.data(),
+                      .num_drafts = device_num_drafts.data(),
+                      .max_drafts = kMaxDrafts}});
+  }
+  std::vector<uint32_t> Statuses() const {
+    std::vector<uint32_t> statuses;
+    for (size_t row = 0; row < 12; ++row) statuses.push_back(ring_.rows[row].status);
+    return statuses;
+  }
+};
+
+constexpr uint32_t kKept = kSampled, kNot = kNotKept, kNone = kNotSampled;
+
+TEST_F(FinishDraftsCudaTest, TokensCountAsFarAsTheDraftsWereRight) {
+  // All drafts of slot 0 are right. The second of slot 1 is wrong, and the first of slot 2, of
+  // which the others would be right.
+  FinishDrafts({{20, 21, 22}, {30, 31}, {40, 41, 42}},
+               {0, 20, 21, 22, 23, 30, 33, 34, 45, 41, 42, 43});
+  EXPECT_EQ(Statuses(), (std::vector<uint32_t>{kNone, kKept, kKept, kKept, kKept, kKept, kKept,
+                                               kNot, kKept, kNot, kNot, kNot}));
+  EXPECT_EQ(position_->Read(), (std::vector<uint32_t>{14, 13, 13, 13, 14, 15}));
+  EXPECT_EQ(last_token_->Read(), (std::vector<TokenId>{23, 33, 45, 7, 7, 7}));
+  EXPECT_EQ(active_->Read(), (std::vector<uint32_t>(kSlots, 1)));
+  std::vector<TokenId> known(kSlots * kMaxContext, 0);
+  for (TokenId i = 0; i < 4; ++i) known[11 + i] = 20 + i;
+  known[kMaxContext + 12] = 30;
+  known[kMaxContext + 13] = 33;
+  known[2 * kMaxContext + 13] = 45;
+  EXPECT_EQ(known_tokens_->Read(), known);
+  known_tokens_->ExpectGuardsIntact();
+  EXPECT_TRUE(IsRow(ring_.rows[7], {1, 34, kNotKept, kStillRuns}));
+}
+
+TEST_F(FinishDraftsCudaTest, RowsWithoutADraftAreNoRows) {
+  // Slot 0 has one draft, slot 1 none; the tables behind them hold what would be right.
+  const std::vector<uint32_t> statuses = {kNone, kKept, kKept, kNone, kNone, kKept,
+                                          kNone, kNone, kKept, kNone, kNone, kNone};
+  FinishDrafts({{20}, {}, {}}, {0, 20, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99}, statuses);
+  EXPECT_EQ(Statuses(), statuses);
+  EXPECT_EQ(position_->Read(), (std::vector<uint32_t>{12, 12, 13, 13, 14, 15}));
+  EXPECT_EQ(last_token_->Read(), (std::vector<TokenId>{99, 99, 99, 7, 7, 7}));
+}
+
+TEST_F(FinishDraftsCudaTest, ATextEndsAmongItsDrafts) {
+  SampleParams stops;
+  stops.stop_token_ids = {21};
+  host_.Set(0, stops, {});
+  host_.params(1).max_total_tokens = 14;  // positions 0 to 11 are known
+  FinishDrafts(
+      {{20, 21, 22}, {30, 31}, {40, 41, 42}}, {0, 20, 21, 22, 23, 30, 31, 32, 40, 0, 42, 43},
+      {kNone, kKept, kKept, kKept, kKept, kKept, kKept, kKept, kKept, kNoTokenLeft, kKept, kKept});
+  EXPECT_EQ(Statuses(), (std::vector<uint32_t>{kNone, kKept, kKept, kNot, kNot, kKept, kKept, kNot,
+                                               kKept, kNoTokenLeft, kNot, kNot}));
+  EXPECT_EQ(ring_.rows[2].stop_cause, kStoppedByToken);
+  EXPECT_EQ(ring_.rows[6].stop_cause, kStoppedByLength);
+  EXPECT_EQ(position_->Read(), (std::vector<uint32_t>{12, 13, 13, 13, 14, 15}));
+  EXPECT_EQ(active_->Read(), (std::vector<uint32_t>{0, 0, 0, 1, 1, 1}));
 }
 
 TEST_F(FinishStepCudaTest, EntriesFollowOneAnotherInTheRing) {

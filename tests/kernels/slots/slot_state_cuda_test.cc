@@ -169,5 +169,64 @@ TEST_F(SlotStateCudaTest, InputsOfDecodeRowsPaddingAndChunks) {
   ExpectDeviceHolds(slots);
 }
 
+TEST_F(SlotStateCudaTest, InputsOfDraftsFollowTheirSlotsLastToken) {
+  constexpr uint32_t kMaxDrafts = 2;
+  Slots slots;
+  for (size_t i = 0; i < slots.tables.size(); ++i) slots.tables[i] = static_cast<BlockId>(3 * i);
+  slots.last_token = {10, 11, 12, 13, 14, 15, 16, 17, 18};
+  slots.position = {0, 14, 15, 16, 100, 5, 6, 7, 8};
+  slots.active = {1, 1, 1, 0, 1, 1, 1, 1, 1};
+  Upload(slots);
+  // Slot 1 has two drafts, slot 2 one, over the border of a block. Slot 3 has stopped, slot 4 found
+  // no draft.
+  const std::vector<uint32_t> decode_slots = {1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 0, kNoSlot};
+  const std::vector<uint32_t> numbers = {0, 1, 2, 0, 1, 2, 0, 1, 0, 1, 0, 0};
+  std::vector<uint32_t> num_drafts(kNumSlots, 0);
+  std::vector<TokenId> drafts(kNumSlots * kMaxDrafts, 99);
+  num_drafts[1] = 2;
+  num_drafts[2] = 1;
+  num_drafts[3] = 2;
+  drafts[2] = 501;
+  drafts[3] = 502;
+  drafts[4] = 601;
+  const DeviceArray<uint32_t> device_decode_slots(decode_slots), device_numbers(numbers),
+      device_num_drafts(num_drafts);
+  const DeviceArray<TokenId> device_drafts(drafts);
+  constexpr int64_t kNumTokens = 12;
+  const DeviceArray<TokenId> token_ids(kNumTokens);
+  const DeviceArray<uint32_t> positions(kNumTokens);
+  const DeviceArray<uint64_t> kv_slots(kNumTokens);
+  ASSERT_THAT(
+      PrepareStepInputs(stream_, {.state = State(),
+                                  .decode_slots = device_decode_slots.data(),
+                                  .draft_rows = {.numbers = device_numbers.data(),
+                                                 .table = {.tokens = device_drafts.data(),
+                                                           .num_drafts = device_num_drafts.data(),
+                                                           .max_drafts = kMaxDrafts}},
+                                  .num_decode_rows = kNumTokens,
+                                  .num_tokens = kNumTokens,
+                                  .token_ids = token_ids.data(),
+                                  .positions = positions.data(),
+                                  .kv_slots = kv_slots.data()}),
+      IsOk());
+  Synchronize();
+
+  ExpectedInputs expected{.tables = slots.tables};
+  expected.Add(1, 11, 14);
+  expected.Add(1, 501, 15);
+  expected.Add(1, 502, 16);
+  expected.Add(2, 12, 15);
+  expected.Add(2, 601, 16);
+  for (int i = 0; i < 3; ++i) expected.AddPadding();
+  expected.Add(4, 14, 100);
+  expected.AddPadding();
+  expected.Add(0, 10, 0);
+  expected.AddPadding();
+  EXPECT_EQ(token_ids.Read(), expected.tokens);
+  EXPECT_EQ(positions.Read(), expected.positions);
+  EXPECT_EQ(kv_slots.Read(), expected.kv_slots);
+  ExpectDeviceHolds(slots);
+}
+
 }  // namespace
 }  // namespace lockstep::kernels

@@ -159,6 +159,21 @@ TEST_F(StepValidatorTest, DraftsEndWithTheSequence) {
   EXPECT_TRUE(Check(step).ok()) << Check(step);
 }
 
+// Slot 0 has blocks for 12 tokens, and computes the tenth next, or a later one.
+TEST_F(StepValidatorTest, BlocksCoverWhatRowsUnderWayMayKeep) {
+  v1::StepRequest step = Step();
+  step.add_run_slots(0);
+  table_[0].ExpectDrafts(2);
+  EXPECT_TRUE(Check(step).ok()) << Check(step);
+  step.add_draft_limits(1);
+  EXPECT_THAT(std::string(Check(step).message()), HasSubstr("run_slots[0]"));
+  step.clear_draft_limits();
+  table_[0].ExpectDrafts(1);
+  EXPECT_THAT(std::string(Check(step).message()), HasSubstr("run_slots[0]"));
+  table_[0].TakeDrafts(2, 0);
+  EXPECT_TRUE(Check(step).ok()) << Check(step);
+}
+
 TEST_F(StepValidatorTest, RepeatedRowsKeepTheirDraftLimits) {
   v1::StepRequest setup;
   setup.add_run_slots(0);

@@ -12,6 +12,9 @@ namespace lockstep::worker {
 namespace {
 
 constexpr int64_t kSmallestKeyBucket = 512;
+// Graphs with drafts for up to this many rows are captured before serving. Drafts save most where
+// few sequences run.
+constexpr int64_t kPreparedDraftRows = 32;
 
 // Distance between buckets of rows. Padding is computed like any row. From 33 rows on it is less
 // than a quarter of the rows.
@@ -42,15 +45,26 @@ int64_t DecodeGraphs::KeyBucket(int64_t max_keys) const {
 }
 
 absl::Status DecodeGraphs::Prepare(int64_t max_keys) {
-  for (int64_t rows = 1; rows <= max_rows_; ++rows) {
+  LOCKSTEP_RETURN_IF_ERROR(PrepareRows({.max_keys = max_keys}, max_rows_));
+  if (memory_.draft_numbers == nullptr) return absl::OkStatus();
+  // The rows of a sequence share their keys, unless there are few.
+  const int64_t max_rows = std::min(max_rows_, kPreparedDraftRows);
+  LOCKSTEP_RETURN_IF_ERROR(PrepareRows({.max_keys = 1, .has_drafts = true}, max_rows));
+  return PrepareRows({.max_keys = max_keys, .rows_share = true, .has_drafts = true}, max_rows);
+}
+
+absl::Status DecodeGraphs::PrepareRows(const Iteration& like, int64_t max_rows) {
+  Iteration iteration = like;
+  for (int64_t rows = 1; rows <= max_rows; ++rows) {
     if (RowBucket(rows) != rows) continue;
+    iteration.num_rows = rows;
     for (int64_t keys = KeyBucket(1);; keys = KeyBucket(keys + 1)) {
+      iteration.max_keys = keys;
       for (const bool greedy : {false, true}) {
-        const auto graph =
-            Find({.num_rows = rows, .max_keys = keys, .sampling = {.all_plain_greedy = greedy}});
-        if (!graph.ok()) return graph.status();
+        iteration.sampling.all_plain_greedy = greedy;
+        LOCKSTEP_RETURN_IF_ERROR(Find(iteration).status());
       }
-      if (keys >= KeyBucket(max_keys)) break;
+      if (keys >= KeyBucket(like.max_keys)) break;
     }
   }
   return absl::OkStatus();
@@ -60,6 +74,7 @@ DecodeGraphs::Iteration DecodeGraphs::BucketOf(const Iteration& iteration) const
   return {.num_rows = RowBucket(iteration.num_rows),
           .max_keys = KeyBucket(iteration.max_keys),
           .rows_share = iteration.rows_share,
+          .has_drafts = iteration.has_drafts,
           .sampling = iteration.sampling};
 }
 
@@ -107,7 +122,8 @@ absl::Status DecodeGraphs::EnqueueIteration(const Iteration& bucket) {
                       {.slots = memory_.row_slots,
                        .num_rows = bucket.num_rows,
                        .all_plain_greedy = bucket.sampling.all_plain_greedy,
-                       .describes = bucket.sampling.describes});
+                       .describes = bucket.sampling.describes,
+                       .has_drafts = bucket.has_drafts});
 }
 
 }  // namespace lockstep::worker

@@ -31,12 +31,14 @@ class DecodeGraphs {
     int64_t num_rows = 0;
     int64_t max_keys = 0;     // that a row attends to
     bool rows_share = false;  // see CudaBatch
+    bool has_drafts = false;  // some rows are of drafts
     Sampling sampling = {};
 
     template <typename H>
     friend H AbslHashValue(H h, const Iteration& iteration) {
       return H::combine(std::move(h), iteration.num_rows, iteration.max_keys, iteration.rows_share,
-                        iteration.sampling.describes, iteration.sampling.all_plain_greedy);
+                        iteration.has_drafts, iteration.sampling.describes,
+                        iteration.sampling.all_plain_greedy);
     }
     friend bool operator==(const Iteration&, const Iteration&) = default;
   };
@@ -49,7 +51,7 @@ class DecodeGraphs {
   ~DecodeGraphs();
 
   // Captures the graphs without log-probabilities and without shared keys, for all buckets of rows
-  // and for up to `max_keys` keys.
+  // and for up to `max_keys` keys. If there are drafts, also graphs with drafts, for few rows.
   absl::Status Prepare(int64_t max_keys);
 
   int64_t max_rows() const { return max_rows_; }
@@ -66,6 +68,8 @@ class DecodeGraphs {
   int64_t KeyBucket(int64_t max_keys) const;
   // The largest iteration that the same graph serves.
   Iteration BucketOf(const Iteration& iteration) const;
+  // Captures graphs like one of `like`, for up to its number of keys and `max_rows` rows.
+  absl::Status PrepareRows(const Iteration& like, int64_t max_rows);
   absl::StatusOr<CUgraphExec_st*> Find(const Iteration& bucket);
   absl::Status EnqueueIteration(const Iteration& bucket);
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <utility>
 
+#include "common/check.h"
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
 #include "kernels/slots/host_copies.h"
@@ -14,10 +15,11 @@ namespace lockstep::worker {
 
 absl::StatusOr<std::unique_ptr<CudaRankSteps>> CudaRankSteps::Create(CudaModel& model,
                                                                      int64_t max_graph_rows,
+                                                                     const CudaDrafts& drafts,
                                                                      const CudaRankSteps* first) {
   LOCKSTEP_ASSIGN_OR_RETURN(
       std::unique_ptr<CudaStepMemory> memory,
-      CudaStepMemory::Create(model, first == nullptr ? nullptr : &first->memory()));
+      CudaStepMemory::Create(model, drafts, first == nullptr ? nullptr : &first->memory()));
   std::unique_ptr<CudaRankSteps> steps(new CudaRankSteps(model, max_graph_rows, std::move(memory)));
   LOCKSTEP_RETURN_IF_ERROR(steps->EnqueueClear());
   return steps;
@@ -59,10 +61,24 @@ absl::Status CudaRankSteps::EnqueueSlotChanges(const PassStaging& staging,
   return worker::EnqueueSlotChanges(model_, *memory_, staging, changes);
 }
 
-absl::Status CudaRankSteps::EnqueueRowSlots(const uint32_t* slots, int64_t num_rows) {
+absl::Status CudaRankSteps::EnqueueRows(const PassStaging& staging, int64_t num_rows) {
+  const size_t num_bytes = static_cast<size_t>(num_rows) * sizeof(uint32_t);
   kernels::HostCopies copies;
-  copies.Add(memory_->row_slots, slots, static_cast<size_t>(num_rows) * sizeof(uint32_t));
+  copies.Add(memory_->row_slots, staging.batch.decode_slots, num_bytes);
+  if (memory_->draft_numbers != nullptr) {
+    copies.Add(memory_->draft_numbers, staging.draft_numbers, num_bytes);
+  }
   return copies.Enqueue(model_.stream());
+}
+
+absl::Status CudaRankSteps::EnqueueScript(SlotId slot, std::span<const TokenId> script) {
+  LOCKSTEP_CHECK(static_cast<int64_t>(script.size()) <= memory_->max_context_tokens(),
+                 "a script of {} tokens", script.size());
+  // The memory is not pinned, so CUDA has copied it when the call returns.
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
+      memory_->draft_script + int64_t{slot} * memory_->max_context_tokens(), script.data(),
+      script.size_bytes(), cudaMemcpyHostToDevice, model_.stream().handle));
+  return absl::OkStatus();
 }
 
 absl::Status CudaRankSteps::EnqueuePass(const CudaBatch& batch, const PassStaging& staging,

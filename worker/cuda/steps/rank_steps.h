@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "worker/cuda/model.h"
 #include "worker/cuda/steps/decode_graphs.h"
@@ -28,6 +29,7 @@ class CudaRankSteps {
   // Both outlive the object.
   static absl::StatusOr<std::unique_ptr<CudaRankSteps>> Create(CudaModel& model,
                                                                int64_t max_graph_rows,
+                                                               const CudaDrafts& drafts,
                                                                const CudaRankSteps* first);
 
   const CudaStepMemory& memory() const { return *memory_; }
@@ -39,8 +41,10 @@ class CudaRankSteps {
   // Every slot becomes inactive.
   absl::Status EnqueueClear();
   absl::Status EnqueueSlotChanges(const PassStaging& staging, const SlotChanges& changes);
-  // The rows of the next iterations of graphs, pinned, padding included.
-  absl::Status EnqueueRowSlots(const uint32_t* slots, int64_t num_rows);
+  // The rows of the next iterations of graphs, padding included.
+  absl::Status EnqueueRows(const PassStaging& staging, int64_t num_rows);
+  // The drafts of the slot's positions from 0 on. Only with kScript.
+  absl::Status EnqueueScript(SlotId slot, std::span<const TokenId> script);
   // A pass without a graph, and what is sampled in it. begin_ns of `batch` is ignored.
   absl::Status EnqueuePass(const CudaBatch& batch, const PassStaging& staging,
                            const PassSampling& sampling);

@@ -16,6 +16,7 @@ struct SampledRows {
   int64_t num_rows = 0;
   bool all_plain_greedy = false;  // see SampleRowsParams
   bool describes = false;         // some row wants log-probabilities
+  bool has_drafts = false;        // there are rows of drafts; the rows are memory.row_slots
 };
 
 // Prompt tokens whose log-probability is wanted. Their logits come behind those of the rows that
@@ -27,11 +28,11 @@ struct DescribedPrompts {
   int64_t num_rows = 0;
 };
 
-// Enqueues one round of a rank: prepares the inputs, runs the pass, samples the tokens of its rows,
-// and finishes, with an entry in the rank's result ring. Graphs capture it, and steps with chunks
-// launch it. Every rank samples, so that each knows the next tokens. Only rank 0 computes
-// log-probabilities, because only its results are reported. A batch without tokens has no pass.
-// begin_ns of `batch` is ignored.
+// Enqueues one round of a rank: drafts, if it has rows of drafts, prepares the inputs, runs the
+// pass, samples the tokens of its rows, and finishes, with an entry in the rank's result ring.
+// Graphs capture it, and steps with chunks launch it. Every rank samples, so that each knows the
+// next tokens. Only rank 0 computes log-probabilities, because only its results are reported. A
+// batch without tokens has no pass. begin_ns of `batch` is ignored.
 absl::Status EnqueueRound(CudaModel& model, const CudaStepMemory& memory, CudaBatch batch,
                           const SampledRows& rows, const DescribedPrompts& prompts = {});
 

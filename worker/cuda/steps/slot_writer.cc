@@ -24,14 +24,14 @@ void AddParams(const CudaStepMemory& memory, const SlotChanges::Started& started
   copies.Add(memory.params + started.slot, staging.params, sizeof(*staging.params));
   copies.Add(memory.list_ids + first, staging.list_ids, started.num_list_ids * sizeof(TokenId));
   copies.Add(memory.list_values + first, staging.list_values, started.num_list_ids * sizeof(float));
+  if (memory.known_tokens == nullptr) return;
+  copies.Add(memory.known_tokens + int64_t{started.slot} * memory.max_context_tokens(),
+             staging.known_tokens, started.num_known * sizeof(TokenId));
 }
 
 }  // namespace
 
 absl::Status CudaSlotWriter::Check(const v1::StepRequest& step) {
-  if (step.draft_limits_size() > 0) {
-    return Unimplemented("draft_limits: this worker has no drafts");
-  }
   for (int i = 0; i < step.started_size(); ++i) {
     const v1::SlotSampling& sampling = step.started(i).sampling();
     const int64_t num_ids = int64_t{sampling.logit_bias_ids_size()} +
@@ -66,7 +66,7 @@ uint32_t CudaSlotWriter::StageParams(const Slot& slot, SlotId slot_id) {
   to.allowed_begin = base + AppendIds(from.allowed_token_ids, staging, count);
   to.num_stop = static_cast<uint32_t>(from.stop_token_ids.size());
   to.stop_begin = base + AppendIds(from.stop_token_ids, staging, count);
-  if (from.has_penalties()) {
+  if (from.has_penalties() || memory_.known_tokens != nullptr) {
     std::copy(slot.known_tokens().begin(), slot.known_tokens().end(), staging.known_tokens);
   }
   return count;
@@ -95,7 +95,9 @@ const SlotChanges& CudaSlotWriter::Stage(const v1::StepRequest& step, const Slot
     const SlotId slot_id = started.slot();
     const Slot& slot = table[slot_id];
     touched_.Insert(slot_id);
-    changes_.started.push_back({.slot = slot_id, .num_list_ids = StageParams(slot, slot_id)});
+    changes_.started.push_back({.slot = slot_id,
+                                .num_list_ids = StageParams(slot, slot_id),
+                                .num_known = slot.num_known()});
     kernels::SlotUpdate update = UpdateOf(slot, slot_id, 0, staging.blocks);
     update.sets_state = 1;
     update.last_token = slot.known_tokens().back();

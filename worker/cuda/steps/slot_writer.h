@@ -18,6 +18,7 @@ struct SlotChanges {
   struct Started {
     SlotId slot = 0;
     uint32_t num_list_ids = 0;  // of its sampling parameters
+    uint32_t num_known = 0;
   };
   std::vector<Started> started;
   int64_t num_updates = 0;
@@ -33,7 +34,7 @@ class CudaSlotWriter {
   CudaSlotWriter(uint32_t num_slots, const CudaStepMemory& memory)
       : memory_(memory), touched_(num_slots) {}
 
-  // UNIMPLEMENTED: limits of drafts, or the first started slot whose sampling lists have no room.
+  // UNIMPLEMENTED: the first started slot whose sampling lists have no room.
   static absl::Status Check(const v1::StepRequest& step);
 
   // Fills `staging` and the pinned memory of started slots: no pass under way may read them. The

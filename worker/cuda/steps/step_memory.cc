@@ -20,6 +20,7 @@ void LayOutStaging(const CudaModel& model, Arena& arena, PassStaging& staging) {
   staging.blocks = arena.Take<BlockId>(max_slots * model.slots().max_blocks);
   staging.count_updates = arena.Take<kernels::CountUpdate>(max_slots);
   staging.batch.decode_slots = arena.Take<uint32_t>(max_slots);
+  staging.draft_numbers = arena.Take<uint32_t>(max_slots);
   staging.batch.chunks = arena.Take<kernels::AttentionChunk>(max_slots);
   const auto max_tiles = static_cast<size_t>(model.max_prefill_tiles());
   staging.batch.tiles = {arena.Take<kernels::PrefillTile>(model.max_prefill_tiles()), max_tiles};
@@ -65,11 +66,21 @@ void CudaStepMemory::LayOutDevice(const DeviceShape& shape, Arena& arena) {
   descriptions = arena.Take<kernels::RowDescription>(shape.max_logits_rows);
   begin_ns = arena.Take<uint64_t>(1);
   ring.next = arena.Take<uint64_t>(1);
+  if (!shape.drafts.exist()) return;
+  const int64_t num_known_tokens = shape.max_slots * shape.max_context_tokens;
+  draft_numbers = arena.Take<uint32_t>(shape.max_slots);
+  draft_table.max_drafts = shape.drafts.max_tokens;
+  draft_table.tokens = arena.Take<TokenId>(shape.max_slots * int64_t{shape.drafts.max_tokens});
+  draft_table.num_drafts = arena.Take<uint32_t>(shape.max_slots);
+  known_tokens = arena.Take<TokenId>(num_known_tokens);
+  if (shape.drafts.source == CudaDraftSource::kScript) {
+    draft_script = arena.Take<TokenId>(num_known_tokens);
+  }
 }
 
-size_t CudaStepMemory::DeviceBytes(int64_t max_slots, int64_t max_logits_rows, int64_t vocab_size) {
+size_t CudaStepMemory::DeviceBytes(const DeviceShape& shape) {
   Arena arena;
-  CudaStepMemory().LayOutDevice({max_slots, max_logits_rows, vocab_size}, arena);
+  CudaStepMemory().LayOutDevice(shape, arena);
   return arena.used_bytes();
 }
 
@@ -88,7 +99,7 @@ void CudaStepMemory::LayOutPinned(const CudaModel& model, bool has_staging, Aren
 }
 
 absl::StatusOr<std::unique_ptr<CudaStepMemory>> CudaStepMemory::Create(
-    const CudaModel& model, const CudaStepMemory* staging_of) {
+    const CudaModel& model, const CudaDrafts& drafts, const CudaStepMemory* staging_of) {
   std::unique_ptr<CudaStepMemory> memory(new CudaStepMemory());
   CudaStepMemory& m = *memory;
   m.max_context_tokens_ = model.info().max_context_tokens;
@@ -112,8 +123,11 @@ absl::StatusOr<std::unique_ptr<CudaStepMemory>> CudaStepMemory::Create(
   }
 
   Arena device;
-  const DeviceShape shape = {model.slots().num_slots, model.info().max_logits_rows,
-                             model.plan().vocab_size};
+  const DeviceShape shape = {.max_slots = model.slots().num_slots,
+                             .max_logits_rows = model.info().max_logits_rows,
+                             .vocab_size = model.plan().vocab_size,
+                             .max_context_tokens = m.max_context_tokens_,
+                             .drafts = drafts};
   m.LayOutDevice(shape, device);
   LOCKSTEP_ASSIGN_OR_RETURN(
       m.device_,

@@ -12,6 +12,7 @@
 #include "kernels/slots/slot_state.h"
 #include "worker/cuda/model.h"
 #include "worker/cuda/stage_batch.h"
+#include "worker/cuda/steps/step_drafts.h"
 #include "worker/memory/arena.h"
 #include "worker/steps/executor_limits.h"
 
@@ -27,6 +28,7 @@ struct PassStaging {
   kernels::SlotUpdate* updates = nullptr;  // [max_slots]
   kernels::CountUpdate* count_updates = nullptr;  // [max_slots]
   BatchStaging batch;
+  uint32_t* draft_numbers = nullptr;   // [max_slots], beside batch.decode_slots
   uint32_t* logits_tokens = nullptr;   // [L]: rows that sample come first
   uint32_t* sample_slots = nullptr;    // [L]
   TokenId* prompt_tokens = nullptr;    // [L]: tokens whose log-probability is wanted
@@ -49,11 +51,21 @@ class CudaStepMemory {
   // Passes that may be under way at once.
   static constexpr uint32_t kNumPasses = 32;
 
+  // What decides how much device memory there is.
+  struct DeviceShape {
+    int64_t max_slots = 0;
+    int64_t max_logits_rows = 0;
+    int64_t vocab_size = 0;
+    int64_t max_context_tokens = 0;
+    CudaDrafts drafts = {};
+  };
+
   // With the staging of `staging_of`, which outlives the result; null: with staging of its own.
   static absl::StatusOr<std::unique_ptr<CudaStepMemory>> Create(
-      const CudaModel& model, const CudaStepMemory* staging_of = nullptr);
-  // Device memory that Create takes, for a model of this vocabulary.
-  static size_t DeviceBytes(int64_t max_slots, int64_t max_logits_rows, int64_t vocab_size);
+      const CudaModel& model, const CudaDrafts& drafts = {},
+      const CudaStepMemory* staging_of = nullptr);
+  // Device memory that Create takes.
+  static size_t DeviceBytes(const DeviceShape& shape);
 
   PassStaging staging[kNumPasses];
   kernels::ResultRing ring;  // of this rank
@@ -76,7 +88,15 @@ class CudaStepMemory {
   int32_t* num_best = nullptr;                      // [L]
   kernels::RowDescription* descriptions = nullptr;  // [L]
   uint64_t* begin_ns = nullptr;
+  // Only where there are drafts.
+  uint32_t* draft_numbers = nullptr;  // [max_slots], beside row_slots
+  kernels::DraftTable draft_table;
+  TokenId* known_tokens = nullptr;  // [max_slots, max_context_tokens]
+  TokenId* draft_script = nullptr;  // likewise; only with kScript
 
+  // Of the rows of the decode graphs.
+  kernels::DraftRows draft_rows() const { return {.numbers = draft_numbers, .table = draft_table}; }
+  int64_t max_context_tokens() const { return max_context_tokens_; }
   kernels::SamplerTables tables() const {
     return {.params = params,
             .list_ids = list_ids,
@@ -85,12 +105,6 @@ class CudaStepMemory {
   }
 
  private:
-  struct DeviceShape {
-    int64_t max_slots;
-    int64_t max_logits_rows;
-    int64_t vocab_size;
-  };
-
   CudaStepMemory() = default;
   void LayOutDevice(const DeviceShape& shape, Arena& arena);
   void LayOutPinned(const CudaModel& model, bool has_staging, Arena& arena);

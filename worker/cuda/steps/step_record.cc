@@ -74,14 +74,17 @@ void CudaStepRecord::TakePrompts(const PassSource& source, const PassRecord& pas
 
 void CudaStepRecord::TakeSample(const PassSource& source, const PassRecord& pass, size_t index,
                                 std::vector<EndedRow>& ended) {
-  const LogitsUse& use = pass.samples[index];
+  const PassSample& use = pass.samples[index];
   Row& row = rows[use.row];
-  if (row.failed || source.failed_generations[use.slot] == row.generation) return;
+  if (source.failed_generations[use.slot] == row.generation) return;
   const size_t place = pass.serial % source.ring.capacity * source.ring.max_rows + index;
   const kernels::SampledRow& sampled = source.ring.rows[place];
+  if (use.draft_number > 0 && sampled.status != kernels::kNotSampled) ++row.num_drafted;
+  if (row.failed) return;
   if (sampled.status == kernels::kNoTokenLeft) {
     row.failed = true;
-    ReportError(use.slot, kernels::NoTokenLeft(use.position), result);
+    const uint32_t position = use.position + source.num_kept_drafts[use.slot];
+    ReportError(use.slot, kernels::NoTokenLeft(position), result);
     ended.push_back({use.slot, row.generation, /*failed_in_prompt=*/false});
   }
   if (sampled.status != kernels::kSampled) return;

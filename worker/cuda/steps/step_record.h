@@ -11,13 +11,27 @@
 
 namespace lockstep::worker {
 
+// A row of a pass that samples.
+struct PassSample : LogitsUse {
+  uint32_t draft_number = 0;  // 0: the row of a last known token
+};
+
 // One forward pass under way.
 struct PassRecord {
+  // A row of the step that has rows of drafts.
+  struct Drafts {
+    uint32_t row = 0;
+    uint32_t num_drafts = 0;
+  };
+
   uint64_t serial = 0;
-  bool computes = false;           // has tokens; otherwise it only carries changes of slots
-  bool describes = false;          // whether sampled tokens need log-probabilities
-  std::vector<LogitsUse> samples;  // in the order of the ring entry's rows
+  bool computes = false;   // has tokens; otherwise it only carries changes of slots
+  bool describes = false;  // whether sampled tokens need log-probabilities
+  // In the order of the ring entry's rows. The position is too low by what
+  // PassSource::num_kept_drafts says.
+  std::vector<PassSample> samples;
   std::vector<LogitsUse> prompts;  // in the order of the staging's prompt rows
+  std::vector<Drafts> drafts;
 };
 
 // The state of a step between Submit and its result.
@@ -25,7 +39,8 @@ struct CudaStepRecord {
   struct Row : RowResult {
     uint64_t generation = 0;  // of the slot when the step was submitted
     uint32_t num_left = 0;    // tokens still to enqueue in this iteration
-    bool samples = false;     // a pass of the step samples for it
+    uint32_t draft_limit = 0;
+    bool samples = false;  // a pass of the step samples for it
     bool failed = false;
     v1::PromptLogprobs* prompt_logprobs = nullptr;
   };
@@ -52,7 +67,9 @@ struct CudaStepRecord {
     const kernels::ResultRing& ring;
     const PassStaging& staging;
     const std::vector<uint64_t>& failed_generations;  // of each slot
-    uint64_t last_end_ns;                             // of the previous pass; 0: there was none
+    // Of each slot: drafts kept in passes before this one, modulo 2^32.
+    const std::vector<uint32_t>& num_kept_drafts;
+    uint64_t last_end_ns;  // of the previous pass; 0: there was none
   };
 
   void Clear();

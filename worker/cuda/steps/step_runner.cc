@@ -25,17 +25,21 @@ constexpr std::chrono::minutes kSetUpPatience(10);
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(CudaModel& model,
-                                                                       const ExecutorLimits& limits,
-                                                                       uint64_t incarnation) {
+absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
+    CudaModel& model, const ExecutorLimits& limits, uint64_t incarnation,
+    CudaDraftSource draft_source) {
+  CudaDrafts drafts;
+  if (limits.max_draft_tokens > 0) drafts = {draft_source, limits.max_draft_tokens};
+  if (!drafts.exist()) drafts = {};
   const int64_t max_graph_rows =
       std::min({limits.max_slots, model.info().max_logits_rows, model.info().max_step_tokens});
   Ranks ranks(static_cast<size_t>(model.num_ranks()));
   std::vector<absl::Status> statuses(ranks.size());
   const auto create = [&](int rank) -> absl::Status {
     const CudaRankSteps* const first = rank == 0 ? nullptr : ranks.front().get();
-    LOCKSTEP_ASSIGN_OR_RETURN(ranks[static_cast<size_t>(rank)],
-                              CudaRankSteps::Create(model.rank(rank), max_graph_rows, first));
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        ranks[static_cast<size_t>(rank)],
+        CudaRankSteps::Create(model.rank(rank), max_graph_rows, drafts, first));
     return absl::OkStatus();
   };
   LOCKSTEP_RETURN_IF_ERROR(create(0));
@@ -45,8 +49,10 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(CudaModel
       },
       kSetUpPatience);
   for (const absl::Status& status : statuses) LOCKSTEP_RETURN_IF_ERROR(status);
+  ExecutorLimits announced = limits;
+  announced.max_draft_tokens = drafts.max_tokens;
   return std::unique_ptr<CudaStepRunner>(
-      new CudaStepRunner(model, limits, incarnation, std::move(ranks)));
+      new CudaStepRunner(model, announced, incarnation, std::move(ranks)));
 }
 
 absl::Status CudaStepRunner::CaptureGraphs() {
@@ -73,16 +79,13 @@ CudaStepRunner::CudaStepRunner(CudaModel& model, const ExecutorLimits& limits, u
       builder_(model.info(), bounds().max_slots),
       writer_(static_cast<uint32_t>(model.slots().num_slots), memory()),
       shared_prefixes_(bounds().kv_groups.front().num_blocks),
+      decode_rows_(bounds().kv_groups.front().num_blocks),
       generations_(bounds().max_slots),
       failed_generations_(bounds().max_slots, UINT64_MAX),
-      last_serial_(bounds().max_slots) {
+      last_serial_(bounds().max_slots),
+      num_kept_drafts_(bounds().max_slots) {
   LOCKSTEP_CHECK(bounds().max_slots <= model.slots().num_slots, "{} slots of {}",
                  bounds().max_slots, model.slots().num_slots);
-}
-
-template <typename Body>
-void CudaStepRunner::OnRanks(const Body& body) {
-  model_.OnRanks([&](int rank) { model_.ExpectOk(body(*ranks_[static_cast<size_t>(rank)])); });
 }
 
 void CudaStepRunner::Reset() {
@@ -117,11 +120,12 @@ void CudaStepRunner::Submit(const v1::StepRequest& step) {
     AwaitSlot(started.slot());
     ++generations_[started.slot()];
   }
-  const auto start_row = [&](SlotId slot, uint32_t num_tokens, uint32_t /*draft_limit*/) {
+  const auto start_row = [&](SlotId slot, uint32_t num_tokens, uint32_t draft_limit) {
     CudaStepRecord::Row& row = record.rows.emplace_back();
     row.slot = slot;
     row.generation = generations_[slot];
     row.num_left = num_tokens;
+    row.draft_limit = draft_limit;
   };
   mirror_.Apply(step, record.result, record.stats, start_row);
 
@@ -151,6 +155,12 @@ bool CudaStepRunner::IsPureDecode(const CudaStepRecord& record) {
          record.rows.size() <= static_cast<size_t>(graphs().max_rows());
 }
 
+bool CudaStepRunner::SetDraftScript(SlotId slot, std::span<const TokenId> script) {
+  if (memory().draft_script == nullptr) return false;
+  OnRanks([&](CudaRankSteps& rank) { return rank.EnqueueScript(slot, script); });
+  return true;
+}
+
 // --- passes ---
 
 void CudaStepRunner::OpenPass() {
@@ -164,91 +174,45 @@ void CudaStepRunner::ClosePass(CudaStepRecord& record) {
   record.passes.push_back(std::move(open_pass_));
 }
 
-void CudaStepRunner::EnqueueDecode(CudaStepRecord& record) {
-  if (!record.passes.empty()) OpenPass();
-  int64_t max_keys = 0;
-  DecodeGraphs::Sampling sampling = {.describes = false, .all_plain_greedy = true};
-  const size_t bucket =
-      static_cast<size_t>(graphs().RowBucket(static_cast<int64_t>(record.rows.size())));
-  decode_slots_.assign(bucket, kernels::kNoSlot);
-  shared_prefixes_.Clear();
-  for (size_t i = 0; i < record.rows.size(); ++i) {
-    CudaStepRecord::Row& row = record.rows[i];
-    const Slot& slot = table_[row.slot];
-    // The device does not know that a row failed in its prompt. It would go on, with more keys than
-    // `max_keys` says.
-    const bool has_failed = failed_generations_[row.slot] == row.generation;
-    decode_slots_[i] = has_failed ? kernels::kNoSlot : row.slot;
-    row.samples = true;
-    open_pass_.samples.push_back({.slot = row.slot,
-                                  .row = static_cast<uint32_t>(i),
-                                  .position = slot.num_known(),
-                                  .samples = true});
-    if (slot.inert()) continue;  // the sequence has ended in the meantime
-    max_keys = std::max<int64_t>(max_keys, slot.num_known());
-    shared_prefixes_.Add(slot.blocks(), slot.num_known());
-    sampling.describes = sampling.describes || slot.num_logprobs() >= 0;
-    sampling.all_plain_greedy = sampling.all_plain_greedy && slot.IsPlainGreedy();
-  }
-  const bool has_new_rows = decode_slots_ != graph_rows_;
-  if (has_new_rows) {
-    std::copy(decode_slots_.begin(), decode_slots_.end(), Staging().batch.decode_slots);
-    graph_rows_ = decode_slots_;
-  }
-  open_pass_.describes = sampling.describes;
-  open_pass_.computes = true;
-  const DecodeGraphs::Iteration iteration = {.num_rows = static_cast<int64_t>(record.rows.size()),
-                                             .max_keys = max_keys,
-                                             .rows_share = shared_prefixes_.AreMany(),
-                                             .sampling = sampling};
-  const size_t num_captured = graphs().num_captured();
-  // All ranks capture a graph before one of them runs it: what runs waits for the other ranks.
-  if (ranks_.size() > 1 && !graphs().IsCaptured(iteration)) {
-    OnRanks([&](CudaRankSteps& rank) { return rank.graphs().Capture(iteration); });
-  }
-  OnRanks([&](CudaRankSteps& rank) -> absl::Status {
-    if (has_new_rows) {
-      LOCKSTEP_RETURN_IF_ERROR(
-          rank.EnqueueRowSlots(Staging().batch.decode_slots, static_cast<int64_t>(bucket)));
-    }
-    return rank.graphs().Launch(iteration);
-  });
-  ++record.stats.num_graph_replays;
-  record.stats.num_graph_misses += static_cast<uint32_t>(graphs().num_captured() - num_captured);
-  for (const CudaStepRecord::Row& row : record.rows) {
-    if (!table_[row.slot].inert()) AdvanceMirror(row.slot, 1, /*samples=*/true);
-  }
-  ClosePass(record);
-}
-
 void CudaStepRunner::EnqueueMixed(CudaStepRecord& record) {
   builder_.Clear();
+  // To open a pass may take results, which change the mirror. So none is opened while the builder
+  // has rows.
+  bool is_open = record.passes.empty();
   for (size_t i = 0; i < record.rows.size(); ++i) {
     CudaStepRecord::Row& row = record.rows[i];
     while (row.num_left > 0) {
+      if (!is_open) OpenPass();
+      is_open = true;
       row.num_left -=
           builder_.Add(table_[row.slot], row.slot, static_cast<uint32_t>(i), row.num_left);
-      if (row.num_left > 0) EnqueuePass(record);
+      if (row.num_left == 0) continue;
+      EnqueuePass(record);
+      is_open = false;
     }
   }
-  if (!builder_.empty() || record.passes.empty()) EnqueuePass(record);
+  if (is_open) EnqueuePass(record);
 }
 
 void CudaStepRunner::EnqueuePass(CudaStepRecord& record) {
-  if (!record.passes.empty()) OpenPass();
   const ForwardBatch batch = builder_.batch();
   const PassStaging& staging = Staging();
   staged_rows_.clear();
   shared_prefixes_.Clear();
+  int64_t max_decode_keys = 0;
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const SlotId slot = builder_.slots()[i];
     const ForwardRow& row = batch.rows[i];
     const bool decodes = row.num_tokens == 1 && row.first_position + 1 == table_[slot].num_known();
     staged_rows_.push_back({.slot = slot, .decodes = decodes});
-    if (decodes) shared_prefixes_.Add(table_[slot].blocks(), table_[slot].num_known());
+    if (!decodes) continue;
+    shared_prefixes_.Add(table_[slot].blocks(), table_[slot].num_known());
+    max_decode_keys = std::max<int64_t>(max_decode_keys, MaxKeysOf(table_[slot], 0));
   }
   CudaBatch staged =
       StageBatch(batch, staged_rows_, model_.prefill_planner(), staging.batch, token_places_);
+  // The batch knows positions only as far as they are reported.
+  staged.max_decode_keys = max_decode_keys;
   staged.decode_rows_share = shared_prefixes_.AreMany();
   StageLogits(record, staged);
   open_pass_.computes = !batch.token_ids.empty();
@@ -275,7 +239,8 @@ void CudaStepRunner::StageLogits(CudaStepRecord& record, CudaBatch& staged) {
     staging.logits_tokens[num_rows] = token_places_[tokens[i]];
     staging.sample_slots[num_rows++] = uses[i].slot;
     record.rows[uses[i].row].samples = true;
-    open_pass_.samples.push_back(uses[i]);
+    open_pass_.samples.push_back({uses[i], /*draft_number=*/0});
+    open_pass_.samples.back().position -= num_kept_drafts_[uses[i].slot];
     open_pass_.describes = open_pass_.describes || table_[uses[i].slot].num_logprobs() >= 0;
   }
   for (size_t i = 0; i < uses.size(); ++i) {
@@ -349,15 +314,30 @@ void CudaStepRunner::TakePass(const PassRecord& pass, CudaStepRecord& record) {
   record.TakePass({.ring = memory().ring,
                    .staging = StagingOf(pass.serial),
                    .failed_generations = failed_generations_,
+                   .num_kept_drafts = num_kept_drafts_,
                    .last_end_ns = last_end_ns_},
                   pass, ended_rows_);
   if (pass.computes) last_end_ns_ = record.end_ns;
   last_progress_ = std::chrono::steady_clock::now();
+  for (const PassRecord::Drafts& drafts : pass.drafts) {
+    TakeDrafts(record.rows[drafts.row], drafts.num_drafts);
+  }
   for (const CudaStepRecord::EndedRow& row : ended_rows_) {
     if (row.failed_in_prompt) failed_generations_[row.slot] = row.generation;
     // Another sequence may have the slot by now.
     if (generations_[row.slot] == row.generation) table_[row.slot].MakeInert();
   }
+}
+
+void CudaStepRunner::TakeDrafts(const CudaStepRecord::Row& row, uint32_t num_drafts) {
+  if (generations_[row.slot] != row.generation) return;  // another sequence has the slot by now
+  // A step with drafts has one pass. Its first kept token is no draft, and counts already.
+  const auto num_kept = static_cast<uint32_t>(std::max<size_t>(row.sampled.size(), 1) - 1);
+  Slot& slot = table_[row.slot];
+  slot.TakeDrafts(num_drafts, num_kept);
+  num_kept_drafts_[row.slot] += num_kept;
+  // It has ended, or ends with the rounds under way.
+  if (slot.num_known() >= slot.max_total_tokens()) slot.MakeInert();
 }
 
 bool CudaStepRunner::TakeResult(v1::StepResult* result, StepStats* stats) {

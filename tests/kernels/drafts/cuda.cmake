@@ -1,0 +1,2 @@
+lockstep_cuda_test(draft_tokens_cuda_test drafts
+  DEPS lockstep_kernels_drafts_cuda lockstep_kernels_sampling)
