@@ -175,6 +175,14 @@ ExecutorLimits WorkerConfig::executor_limits() const {
           .max_decode_iterations = max_decode_iterations};
 }
 
+ExecutorLimits WorkerConfig::executor_limits_with_drafts() const {
+  ExecutorLimits limits = executor_limits();
+  if (!drafts()) return limits;
+  limits.max_draft_tokens = max_draft_tokens;
+  limits.draft_sources = {"ngram"};
+  return limits;
+}
+
 WorkerServerOptions WorkerConfig::server_options() const {
   return {.listen = listen,
           .tls = tls,

@@ -60,6 +60,8 @@ struct WorkerConfig {
   uint32_t max_logprobs = 20;
   uint32_t max_decode_iterations = 8;
   uint32_t max_steps_in_flight = 4;
+  std::string drafter = "ngram";  // "ngram" or "none"
+  uint32_t max_draft_tokens = 8;
   // Only for comparisons: no flag sets these. See ModelOptions.
   std::optional<uint32_t> max_fused_rows;
   std::string random_codes;  // of random weights (FindRandomCodes); empty: numbers
@@ -89,7 +91,9 @@ struct WorkerConfig {
   WorkerConfig For(const DeviceDefaults& defaults) const;
 
   ModelOptions model_options() const;
-  ExecutorLimits executor_limits() const;
+  bool drafts() const { return drafter != "none" && max_draft_tokens > 0; }
+  ExecutorLimits executor_limits() const;              // of a backend that drafts nothing
+  ExecutorLimits executor_limits_with_drafts() const;  // the same, if drafts() says no
   WorkerServerOptions server_options() const;
 };
 
