@@ -22,6 +22,7 @@ constexpr OptionSpec kServeOptions[] = {
     {"kv-dtype", "TYPE", "bf16 or fp8: how the KV cache keeps keys and values"},
     {"weights", "FORM", "auto, packed or bf16: how the codes of quantised weights are kept"},
     {"activations", "TYPE", "bf16 or fp8: what products with FP8 weights multiply, on a GPU"},
+    {"speculation", "NAME", "auto, ngram or off: draft tokens where that is faster (default auto)"},
     {"log-dir", "DIR", "folder of the logs (default ~/.cache/lockstep/logs/PORT)"},
     {"worker-flag", "FLAG", "a flag for every worker, as --worker-flag=--max-slots=64; repeatable"},
     {"restart-wait", "TIME", "wait before a program that ended starts again (default 1s)"},

@@ -7,23 +7,28 @@
 #include "common/status.h"
 #include "worker/cpu/load_model.h"
 #include "worker/cpu/step_runner.h"
+#include "worker/drafters/ngram_drafter.h"
+#include "worker/steps/drafter.h"
 
 namespace lockstep::worker {
 namespace {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(std::unique_ptr<ForwardModel> model, const ExecutorLimits& limits)
-      : model_(std::move(model)), limits_(limits) {}
+  // `drafter` may be null.
+  CpuBackend(std::unique_ptr<ForwardModel> model, const ExecutorLimits& limits,
+             std::unique_ptr<Drafter> drafter)
+      : model_(std::move(model)), limits_(limits), drafter_(std::move(drafter)) {}
 
   const ForwardModelInfo& info() const override { return model_->info(); }
   absl::StatusOr<std::unique_ptr<StepRunner>> MakeRunner(uint64_t incarnation) override {
-    return std::make_unique<CpuStepRunner>(*model_, limits_, incarnation);
+    return std::make_unique<CpuStepRunner>(*model_, limits_, incarnation, drafter_.get());
   }
 
  private:
   const std::unique_ptr<ForwardModel> model_;
   const ExecutorLimits limits_;
+  const std::unique_ptr<Drafter> drafter_;
 };
 
 absl::StatusOr<std::unique_ptr<Backend>> OpenCpuBackend(const WorkerConfig& config,
@@ -32,7 +37,11 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenCpuBackend(const WorkerConfig& conf
   options.progress = std::move(progress);
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<ForwardModel> model,
                             LoadCpuModel(config.model, options));
-  return std::make_unique<CpuBackend>(std::move(model), config.executor_limits());
+  if (!config.drafts(/*by_default=*/true)) {
+    return std::make_unique<CpuBackend>(std::move(model), config.executor_limits(), nullptr);
+  }
+  return std::make_unique<CpuBackend>(std::move(model), config.executor_limits_with_drafts(),
+                                      std::make_unique<NgramDrafter>());
 }
 
 }  // namespace

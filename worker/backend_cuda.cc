@@ -12,7 +12,7 @@ namespace lockstep::worker {
 namespace {
 
 CudaDrafts DraftsOf(const WorkerConfig& config) {
-  if (!config.drafts()) return {};
+  if (!config.drafts(/*by_default=*/false)) return {};
   return {.source = config.scripted_drafts ? CudaDraftSource::kScript : CudaDraftSource::kRepeats,
           .max_tokens = config.max_draft_tokens};
 }
@@ -67,8 +67,11 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& con
   };
   options.progress = std::move(progress);
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaModel> model, LoadCudaModel(config.model, options));
-  return std::make_unique<CudaBackend>(std::move(model), config.executor_limits_with_drafts(),
-                                       DraftsOf(config).source);
+  const CudaDrafts drafts = DraftsOf(config);
+  return std::make_unique<CudaBackend>(
+      std::move(model),
+      drafts.max_tokens > 0 ? config.executor_limits_with_drafts() : config.executor_limits(),
+      drafts.source);
 }
 
 }  // namespace lockstep::worker

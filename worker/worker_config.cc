@@ -177,8 +177,8 @@ ExecutorLimits WorkerConfig::executor_limits() const {
 
 ExecutorLimits WorkerConfig::executor_limits_with_drafts() const {
   ExecutorLimits limits = executor_limits();
-  if (!drafts()) return limits;
   limits.max_draft_tokens = max_draft_tokens;
+  limits.draft_sources = {"ngram"};
   return limits;
 }
 

@@ -60,7 +60,7 @@ struct WorkerConfig {
   uint32_t max_logprobs = 20;
   uint32_t max_decode_iterations = 8;
   uint32_t max_steps_in_flight = 4;
-  std::string drafter = "none";  // "ngram" or "none"
+  std::string drafter = "auto";  // "ngram", "none", or "auto": as the backend finds right
   uint32_t max_draft_tokens = 8;
   // Only for comparisons: no flag sets these. See ModelOptions.
   std::optional<uint32_t> max_fused_rows;
@@ -92,9 +92,12 @@ struct WorkerConfig {
   WorkerConfig For(const DeviceDefaults& defaults) const;
 
   ModelOptions model_options() const;
-  bool drafts() const { return drafter != "none" && max_draft_tokens > 0; }
-  ExecutorLimits executor_limits() const;              // of a backend that drafts nothing
-  ExecutorLimits executor_limits_with_drafts() const;  // the same, if drafts() says no
+  // `by_default`: what the backend does with "auto".
+  bool drafts(bool by_default) const {
+    return max_draft_tokens > 0 && (drafter == "ngram" || (drafter == "auto" && by_default));
+  }
+  ExecutorLimits executor_limits() const;  // of a backend that drafts nothing
+  ExecutorLimits executor_limits_with_drafts() const;
   WorkerServerOptions server_options() const;
 };
 

@@ -81,6 +81,19 @@ FlagGroup SizeFlags(WorkerConfig& config) {
       }};
 }
 
+FlagGroup SpeculationFlags(WorkerConfig& config) {
+  return {
+      "Speculation",
+      {
+          {"drafter", &config.drafter,
+           "what guesses coming tokens; ngram: what followed the same words before; auto: ngram "
+           "on the CPU, none on a GPU; guesses change no output",
+           OneOf({"auto", "ngram", "none"})},
+          {"max-draft-tokens", &config.max_draft_tokens,
+           "tokens guessed for a sequence in one step, at most; 0: none", FromTo(0, 16)},
+      }};
+}
+
 FlagGroup ListenerFlags(WorkerConfig& config) {
   return {"Listeners and security",
           {
@@ -104,7 +117,8 @@ FlagGroup ListenerFlags(WorkerConfig& config) {
 }  // namespace
 
 FlagTable WorkerFlags(WorkerConfig& config) {
-  return {ModelFlags(config), DeviceFlags(config), SizeFlags(config), ListenerFlags(config)};
+  return {ModelFlags(config), DeviceFlags(config), SizeFlags(config), SpeculationFlags(config),
+          ListenerFlags(config)};
 }
 
 }  // namespace lockstep::worker

@@ -51,6 +51,7 @@ absl::StatusOr<ServeOptions> ParseServeOptions(const Verb& verb,
                                                std::span<const std::string> words) {
   constexpr std::array<std::string_view, 1> kPositionals = {"MODEL"};
   constexpr std::array<std::string_view, 3> kDevices = {"auto", "cpu", "cuda"};
+  constexpr std::array<std::string_view, 3> kSpeculations = {"auto", "ngram", "off"};
   Arguments arguments = Arguments::Parse(verb.options, words);
   ServeOptions options;
   arguments.ExpectPositionals(kPositionals);
@@ -61,6 +62,10 @@ absl::StatusOr<ServeOptions> ParseServeOptions(const Verb& verb,
   arguments.ReadInteger("tensor-parallel", 1, 64, options.tensor_parallel);
   arguments.Read("log-dir", options.log_folder);
   arguments.ReadAll("worker-flag", options.worker_flags);
+  std::string speculation = "auto";
+  arguments.ReadChoice("speculation", kSpeculations, speculation);
+  if (speculation == "off") options.worker_flags.push_back("--drafter=none");
+  if (speculation == "ngram") options.worker_flags.push_back("--drafter=ngram");
   for (const std::string_view name : kWorkerOptions) {
     std::optional<std::string> value;
     arguments.Read(name, value);

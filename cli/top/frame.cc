@@ -41,8 +41,8 @@ class Frame {
 
   // The mean of a histogram's values.
   std::string Mean(const std::string& name) const {
-    const double count = Sum(&after_, name + "_count") - Sum(before_, name + "_count");
-    const double sum = Sum(&after_, name + "_sum") - Sum(before_, name + "_sum");
+    const double count = Since(name + "_count");
+    const double sum = Since(name + "_sum");
     return count > 0 ? fmt::format("{:.1f}", sum / count) : std::string(kUnknown);
   }
 
@@ -52,6 +52,16 @@ class Frame {
     if (total <= 0) return std::string(kUnknown);
     return fmt::format("{:.0f} % used, {:.0f} % cached, {:.0f} blocks",
                        100 * Blocks("used") / total, 100 * Blocks("cached") / total, total);
+  }
+
+  // Empty if nothing was drafted.
+  std::string Drafts() const {
+    const double rounds = Since("spec_decode_rounds_total");
+    const double drafted = Since("spec_decode_draft_tokens_total");
+    const double accepted = Since("spec_decode_accepted_tokens_total");
+    if (rounds <= 0 || drafted <= 0) return "";
+    return fmt::format("{:.2f} tokens a round, {:.0f} % of the drafts right", 1 + accepted / rounds,
+                       100 * accepted / drafted);
   }
 
   // "2 ready, 1 lost".
@@ -72,6 +82,7 @@ class Frame {
   static double Sum(const MetricsText* metrics, const std::string& name) {
     return metrics == nullptr ? 0 : metrics->Sum(Full(name)).value_or(0);
   }
+  double Since(const std::string& name) const { return Sum(&after_, name) - Sum(before_, name); }
   double Blocks(const std::string& state) const {
     return after_.Sum(Full("kv_blocks"), {{"state", state}}).value_or(0);
   }
@@ -108,6 +119,7 @@ std::string TopFrame(const MetricsText* before, const MetricsText& after, absl::
         fmt::format("p50 {}, p99 {}", frame.Quantile(name, 0.5), frame.Quantile(name, 0.99)));
   }
   row("batch", fmt::format("{} sequences", frame.Mean("step_batch_sequences")));
+  if (const std::string drafts = frame.Drafts(); !drafts.empty()) row("drafts", drafts);
   row("KV cache", frame.KvUse());
   out += paint.Dim(before == nullptr ? "times and batch: since the start"
                                      : fmt::format("times and batch: the last {:.1f} s",

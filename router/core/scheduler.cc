@@ -110,6 +110,7 @@ absl::Status Scheduler::AttachWorker(const WorkerLimits& limits, Instant now) {
   state.lease = std::make_unique<WorkerLease>(limits, &state.prefix_changes);
   // What was measured on another worker says nothing about this one.
   state.prefill_speed = {};
+  state.drafts = DraftPolicy(state.config.max_time_per_token);
   state.budget = StepBudget(state.config.target_step_time, state.config.max_time_per_token);
   if (state.unserved_since == Instant::InfinitePast())
     state.unserved_since = Instant::InfiniteFuture();
@@ -219,6 +220,8 @@ SchedulerStats Scheduler::Stats() const {
       .planned_decode_tokens = state.num_planned_decode_tokens,
       .drafted_tokens = state.num_drafted_tokens,
       .accepted_drafts = state.num_accepted_drafts,
+      .rounds_by_drafts = state.rounds_by_drafts,
+      .accepted_by_place = state.accepted_by_place,
   };
   if (state.lease != nullptr) {
     const BlockCounts blocks = state.lease->kv.Counts();

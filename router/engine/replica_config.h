@@ -4,11 +4,13 @@
 #include <absl/time/time.h>
 
 #include "router/core/messages/scheduler_config.h"
+#include "router/core/policy/draft_record.h"
 
 namespace lockstep::router {
 
 struct ReplicaConfig {
-  SchedulerConfig scheduler = {.target_step_time = kServingStepTime};
+  SchedulerConfig scheduler = {.target_step_time = kServingStepTime,
+                               .max_draft_tokens = kMaxDrafts};
   // A worker hangs if a step has no result for so long. The same holds for a drained worker that
   // does not end its lease.
   absl::Duration step_timeout = absl::Seconds(60);

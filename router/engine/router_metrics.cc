@@ -201,6 +201,18 @@ void RouterMetrics::MakeStepSeries() {
       b.MakeCounter("spec_decode_draft_tokens_total", "Tokens that workers drafted.");
   spec_decode_accepted_tokens_total =
       b.MakeCounter("spec_decode_accepted_tokens_total", "Drafted tokens that were kept.");
+  for (uint32_t i = 0; i <= kMaxDrafts; ++i) {
+    spec_decode_rounds_total[i] =
+        b.MakeCounter("spec_decode_rounds_total",
+                      "Rows of decodes, by the number of tokens that were drafted for them.",
+                      {{"drafts", std::to_string(i)}});
+  }
+  for (uint32_t i = 0; i < kMaxDrafts; ++i) {
+    spec_decode_accepted_by_position[i] =
+        b.MakeCounter("spec_decode_accepted_tokens_per_position_total",
+                      "Drafted tokens that were kept, by their place in a row.",
+                      {{"position", std::to_string(i)}});
+  }
   step_batch_sequences =
       b.MakeHistogram("step_batch_sequences", "Sequences of a step.", kStepTokensBuckets);
   for (size_t i = 0; i < kPhaseNames.size(); ++i) {
@@ -350,6 +362,13 @@ void RouterMetrics::Publish(const SchedulerStats& stats, const SchedulerStats& p
   add(wasted_rows_total, stats.wasted_rows, previous.wasted_rows);
   add(spec_decode_draft_tokens_total, stats.drafted_tokens, previous.drafted_tokens);
   add(spec_decode_accepted_tokens_total, stats.accepted_drafts, previous.accepted_drafts);
+  for (uint32_t i = 0; i <= kMaxDrafts; ++i) {
+    add(spec_decode_rounds_total[i], stats.rounds_by_drafts[i], previous.rounds_by_drafts[i]);
+  }
+  for (uint32_t i = 0; i < kMaxDrafts; ++i) {
+    add(spec_decode_accepted_by_position[i], stats.accepted_by_place[i],
+        previous.accepted_by_place[i]);
+  }
   add(&At(requests_rejected_total, Rejection::kDeadline), stats.refused_for_deadline,
       previous.refused_for_deadline);
   add(&At(requests_rejected_total, Rejection::kFirstToken), stats.refused_for_first_token,

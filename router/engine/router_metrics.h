@@ -109,6 +109,8 @@ struct RouterMetrics {
   prometheus::Counter* wasted_rows_total;
   prometheus::Counter* spec_decode_draft_tokens_total;
   prometheus::Counter* spec_decode_accepted_tokens_total;
+  std::array<prometheus::Counter*, kMaxDrafts + 1> spec_decode_rounds_total;  // by drafts
+  std::array<prometheus::Counter*, kMaxDrafts> spec_decode_accepted_by_position;
   prometheus::Gauge* kv_block_tokens;
   std::array<prometheus::Gauge*, 4> kv_blocks;  // free, used, cached, fenced
   prometheus::Histogram* step_batch_sequences;

@@ -44,6 +44,8 @@ constexpr SameSeries kSameSeries[] = {
     {"preemptions_total", "vllm:num_preemptions_total"},
     {"spec_decode_draft_tokens_total", "vllm:spec_decode_num_draft_tokens_total"},
     {"spec_decode_accepted_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"},
+    {"spec_decode_accepted_tokens_per_position_total",
+     "vllm:spec_decode_num_accepted_tokens_per_pos_total"},
 };
 
 constexpr std::string_view kPrefix = "lockstep_router_";
@@ -137,6 +139,21 @@ MetricFamily CacheConfigInfo(const MetricFamily& kv_blocks, const MetricFamily& 
   return family;
 }
 
+// Rows without drafts are no drafts in vLLM.
+MetricFamily NumDrafts(const MetricFamily& rounds) {
+  MetricFamily family = {.name = "vllm:spec_decode_num_drafts_total",
+                         .help = "Rows of decodes with drafts.",
+                         .type = MetricType::Counter,
+                         .metric = {}};
+  const auto drafts = [](const ClientMetric& metric) { return LabelOf(metric, "drafts") != "0"; };
+  for (const auto& [model, sums] : SumByModel(rounds, drafts)) {
+    ClientMetric metric = OfModel(model);
+    metric.counter.value = sums.part;
+    family.metric.push_back(std::move(metric));
+  }
+  return family;
+}
+
 MetricFamily AdmissionRejections(const MetricFamily& rejected) {
   MetricFamily family = {.name = "vllm:admission_rejections_total",
                          .help = "Calls refused because too much waits.",
@@ -170,6 +187,7 @@ std::vector<MetricFamily> VllmMetrics::Collect() const {
       kv_blocks = &own;
     }
     if (name == "kv_block_tokens") kv_block_tokens = &own;
+    if (name == "spec_decode_rounds_total") vllm.push_back(NumDrafts(own));
     if (name == "requests_rejected_total") vllm.push_back(AdmissionRejections(own));
     for (const SameSeries& same : kSameSeries) {
       if (name == same.own) vllm.push_back(SameFamily(own, same.vllm));

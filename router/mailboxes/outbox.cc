@@ -86,6 +86,8 @@ absl::Status Outbox::AddTokens(TokensEvent event, Instant now) {
   sample.tokens.insert(sample.tokens.end(), event.tokens.begin(), event.tokens.end());
   sample.logprobs.insert(sample.logprobs.end(), std::make_move_iterator(event.logprobs.begin()),
                          std::make_move_iterator(event.logprobs.end()));
+  sample.num_drafted += event.num_drafted;
+  sample.num_accepted_drafts += event.num_accepted_drafts;
   has_news_ = true;
   return absl::OkStatus();
 }

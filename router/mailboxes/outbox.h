@@ -29,6 +29,7 @@ struct SampleOutput {
   uint32_t sample_index = 0;
   absl::InlinedVector<TokenId, 4> tokens;              // most often one
   std::vector<TokenLogprobs> logprobs;                 // one per token if asked for
+  uint32_t num_drafted = 0, num_accepted_drafts = 0;   // as in TokensEvent
   Instant first_token_at = Instant::InfiniteFuture();  // of the whole sequence
   std::optional<SampleEnd> end;
 };

@@ -180,6 +180,8 @@ TEST_F(ServeProcessTest, RefusesWhatIsWrongBeforeAnythingStarts) {
                              Not(HasSubstr("starting"))));
   EXPECT_EQ(Run({"serve", "--port", "x"}), 2);
   EXPECT_THAT(output_, AllOf(HasSubstr("--port"), HasSubstr("MODEL is missing")));
+  EXPECT_EQ(Run({"serve", kModel, "--speculation", "on"}), 2);
+  EXPECT_THAT(output_, AllOf(HasSubstr("--speculation"), HasSubstr("ngram"), HasSubstr("off")));
 }
 
 TEST_F(ServeProcessTest, AWorkerThatRefusesToStartEndsTheStartWithItsLog) {

@@ -13,6 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pair;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -83,6 +84,23 @@ TEST(TopFrameTest, ShowsWhatHappenedBetweenTwoScrapes) {
             HasSubstr("first token  p50 10 ms, p99 20 ms\n"),
             HasSubstr("next token   p50 -, p99 -\n"),
             HasSubstr("25 % used, 25 % cached, 100 blocks\n"), HasSubstr("the last 2.0 s")));
+}
+
+TEST(TopFrameTest, ShowsDraftsIfThereWereAny) {
+  const auto scrape = [](int rounds, int drafted, int accepted) {
+    return MetricsText::Parse(
+        "lockstep_router_spec_decode_rounds_total{drafts=\"0\"} 100\n"
+        "lockstep_router_spec_decode_rounds_total{drafts=\"4\"} " +
+        std::to_string(rounds) + "\nlockstep_router_spec_decode_draft_tokens_total " +
+        std::to_string(drafted) + "\nlockstep_router_spec_decode_accepted_tokens_total " +
+        std::to_string(accepted) + "\n");
+  };
+  const MetricsText before = scrape(10, 40, 20);
+  EXPECT_THAT(TopFrame(&before, scrape(20, 80, 50), absl::Seconds(2), {}),
+              HasSubstr("drafts       4.00 tokens a round, 75 % of the drafts right\n"));
+  EXPECT_THAT(TopFrame(&before, before, absl::Seconds(2), {}), Not(HasSubstr("drafts")));
+  EXPECT_THAT(TopFrame(nullptr, scrape(0, 0, 0), absl::ZeroDuration(), {}),
+              Not(HasSubstr("drafts")));
 }
 
 TEST(TopFrameTest, OneScrapeHasNoRates) {

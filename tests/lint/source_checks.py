@@ -50,6 +50,7 @@ ALLOWED_OWN = (
     ("worker/comm", ("kernels", "common")),
     ("worker/model", MODEL),
     ("worker/steps", STEPS),
+    ("worker/drafters", (*STEPS, "worker/drafters")),
     ("worker/cpu", STEPS),
     ("worker/cuda", STEPS),
     ("worker/service", (*STEPS, "lockstep")),

@@ -10,6 +10,7 @@ StepBounds::StepBounds(const ForwardModelInfo& info, const ExecutorLimits& limit
       max_logprobs(limits.max_logprobs),
       max_decode_iterations(limits.max_decode_iterations),
       max_draft_tokens(limits.max_draft_tokens),
+      draft_sources(max_draft_tokens == 0 ? std::vector<std::string>() : limits.draft_sources),
       vocab_size(info.vocab_size),
       max_context_tokens(info.max_context_tokens),
       block_size_tokens(info.block_size_tokens),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "worker/model/forward_model.h"
@@ -13,7 +14,8 @@ struct ExecutorLimits {
   uint32_t max_step_tokens = 0;  // 0: as much as the model's workspace holds
   uint32_t max_logprobs = 20;    // best tokens per position
   uint32_t max_decode_iterations = 8;
-  uint32_t max_draft_tokens = 0;  // for a row; 0: drafts are refused
+  uint32_t max_draft_tokens = 0;                // for a row; 0: drafts are refused
+  std::vector<std::string> draft_sources = {};  // names of the drafters, for information
 };
 
 // The numbers that step validation needs, from the model and the limits.
@@ -25,6 +27,7 @@ struct StepBounds {
   uint32_t max_logprobs;
   uint32_t max_decode_iterations;
   uint32_t max_draft_tokens;
+  std::vector<std::string> draft_sources;  // empty if it drafts nothing
   uint32_t vocab_size;
   uint32_t max_context_tokens;
   uint32_t block_size_tokens;

@@ -32,6 +32,7 @@ bool Slot::IsStopId(TokenId token) const {
 
 void Slot::Start(const v1::StartedSlot& message) {
   const v1::SlotSampling& sampling = message.sampling();
+  ++num_starts_;
   occupied_ = true;
   inert_ = false;
   num_prompt_ = message.num_prompt_tokens();

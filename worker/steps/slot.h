@@ -36,6 +36,8 @@ class Slot {
   explicit Slot(uint32_t num_groups) : block_tables_(num_groups) {}
 
   bool occupied() const { return occupied_; }
+  // How often a sequence started here. While it stays the same, known tokens are only appended.
+  uint64_t num_starts() const { return num_starts_; }
   // Stopped or failed: nothing is computed until the slot is released or started anew.
   bool inert() const { return inert_; }
 
@@ -88,6 +90,7 @@ class Slot {
   void MakeInert() { inert_ = true; }
 
  private:
+  uint64_t num_starts_ = 0;
   bool occupied_ = false;
   bool inert_ = false;
   uint32_t num_prompt_ = 0;

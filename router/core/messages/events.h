@@ -19,6 +19,8 @@ struct TokensEvent {
   uint32_t sample_index = 0;
   std::vector<TokenId> tokens;
   std::vector<TokenLogprobs> logprobs;
+  uint32_t num_drafted = 0;          // tokens that the worker drafted
+  uint32_t num_accepted_drafts = 0;  // those of them among `tokens`
 };
 struct StartedEvent {  // once per request, when its first sequence gets a slot for the first time
   RequestKey request = 0;

@@ -51,6 +51,7 @@ struct Request {
   // must be 1 if only the router knows how a token depends on the token before it (a mask of the
   // tokens that may follow). With a limit, a row has one decode iteration.
   uint32_t max_rows_in_flight = kNoRowLimit;
+  bool may_draft = true;  // workers may draft its tokens, which changes how fast they come
   // The worker may let a row wait: it then keeps no token, and a later row tries again.
   bool rows_may_wait = false;
   SamplingParams sampling;

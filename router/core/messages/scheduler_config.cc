@@ -1,6 +1,7 @@
 #include "router/core/messages/scheduler_config.h"
 
 #include "common/violations.h"
+#include "router/core/policy/draft_record.h"
 
 namespace lockstep::router {
 
@@ -20,7 +21,7 @@ absl::Status SchedulerConfig::Validate() const {
                      "max_time_to_first_token: expected more than zero");
   violations.Require(max_decode_iterations >= 1 && max_decode_iterations <= 64,
                      "max_decode_iterations: expected 1 to 64");
-  violations.Require(max_draft_tokens <= 16, "max_draft_tokens: expected at most 16");
+  violations.Require(max_draft_tokens <= kMaxDrafts, "max_draft_tokens: expected at most 16");
   return violations.ToStatus();
 }
 

@@ -33,9 +33,11 @@ struct SchedulerConfig {
   absl::Duration max_time_to_first_token = absl::InfiniteDuration();
   uint32_t max_preemptions_per_sequence = 16;  // at the next one the sequence fails
   uint32_t max_decode_iterations = 1;  // of a step with decodes only, while no sequence waits
-  // Tokens that a worker may draft for each row that decodes; also bounded by the worker. A worker
-  // that drafts gets steps of one iteration.
+  // Tokens that a worker may draft for each row that decodes; also bounded by the worker. A step
+  // with drafts has one iteration.
   uint32_t max_draft_tokens = 0;
+  // Drafts as many tokens as pay (DraftPolicy). False: always as many as may be, for comparisons.
+  bool adaptive_drafts = true;
 
   absl::Status Validate() const;  // reports every violation
 };

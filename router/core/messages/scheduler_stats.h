@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "router/core/kv/block_pool.h"
+#include "router/core/policy/draft_record.h"
 
 namespace lockstep::router {
 
@@ -24,6 +26,9 @@ struct SchedulerStats {
   uint64_t planned_prefill_tokens = 0, planned_decode_tokens = 0;
   // Tokens that workers drafted, and how many of them were kept.
   uint64_t drafted_tokens = 0, accepted_drafts = 0;
+  // Rows of decodes by the number of tokens that were drafted for them, while the worker drafts.
+  std::array<uint64_t, kMaxDrafts + 1> rounds_by_drafts = {};
+  std::array<uint64_t, kMaxDrafts> accepted_by_place = {};  // kept drafts by their place in a row
 };
 
 }  // namespace lockstep::router

@@ -82,11 +82,14 @@ void OpenStep::AddRow(Sequence& sequence, uint32_t num_tokens, uint32_t num_draf
     plan.num_prefill_tokens += num_tokens;
   }
   Charge(sequence, residency.planned_computed, num_tokens);
-  record.rows.push_back({.residency = &residency,
-                         .slot = residency.slot,
-                         .num_tokens = num_tokens,
-                         .min_kept = min_kept,
-                         .max_kept = max_kept});
+  record.rows.push_back(
+      {.residency = &residency,
+       .slot = residency.slot,
+       .num_tokens = num_tokens,
+       .min_kept = min_kept,
+       .max_kept = max_kept,
+       .max_drafts = num_drafts,
+       .probes_drafts = num_drafts == residency.draft_limit && residency.probes_drafts});
   CountRow(sequence, residency, record.rows.back());
 }
 

@@ -31,6 +31,7 @@ Planner::Planner(SchedulerState& state, Instant now)
 
 std::optional<StepPlan> Planner::Plan() {
   const bool none_in_flight = step_.lease.in_flight.empty();
+  if (max_drafts_ > 0) ChooseDrafts();
   do {
     step_.starved = step_.changed = false;
     if (step_.lease.has_suspects && PlanSuspectAlone()) break;
@@ -119,7 +120,7 @@ uint32_t Planner::NumDrafts(const Sequence& sequence) const {
   const Residency& residency = *sequence.running();
   // The last token is sampled, so it need not be drafted.
   const uint32_t num_drafts =
-      std::min(max_drafts_, sequence.max_total_tokens - residency.min_known - 1);
+      std::min(residency.draft_limit, sequence.max_total_tokens - residency.min_known - 1);
   // The token that ends the sequence is not computed.
   const uint64_t num_covered = uint64_t{residency.blocks.num_covered()} * step_.block_size_tokens;
   if (num_covered + 1 >= sequence.max_total_tokens) return num_drafts;
@@ -127,14 +128,44 @@ uint32_t Planner::NumDrafts(const Sequence& sequence) const {
       std::min<uint64_t>(num_drafts, num_covered - residency.planned_known));
 }
 
-BlockCountByGroup Planner::CountMissing(uint32_t num_decodes) const {
+uint32_t Planner::NumWanted(const Sequence& sequence, bool with_drafts, uint32_t at_least) const {
+  return std::max(step_.iterations + (with_drafts ? sequence.running()->draft_limit : 0), at_least);
+}
+
+BlockCountByGroup Planner::CountMissing(bool with_drafts, uint32_t at_least) const {
   BlockCountByGroup missing(step_.lease.kv.num_groups(), 0);
   for (const Sequence* sequence : step_.population.running()) {
     if (!MayRun(*sequence) || !Decodes(*sequence)) continue;
-    const uint32_t num_blocks = NumBlocksToGrowTo(*sequence, num_decodes);
+    const uint32_t num_blocks =
+        NumBlocksToGrowTo(*sequence, NumWanted(*sequence, with_drafts, at_least));
     if (num_blocks > 0) step_.lease.kv.AddMissing(sequence->running()->blocks, num_blocks, missing);
   }
   return missing;
+}
+
+void Planner::ChooseDrafts() {
+  const std::vector<Sequence*>& running = step_.population.running();
+  std::vector<DraftingRow> rows;
+  rows.reserve(running.size());
+  for (Sequence* sequence : running) {
+    if (!MayRun(*sequence) || !Decodes(*sequence)) continue;
+    const bool may_draft = sequence->request->request->may_draft;
+    rows.push_back({.record = &sequence->drafts, .max_drafts = may_draft ? max_drafts_ : 0});
+  }
+  if (step_.state.config.adaptive_drafts) {
+    step_.state.drafts.Choose(rows);
+  } else {
+    for (DraftingRow& row : rows) row.num_drafts = row.max_drafts;
+  }
+  auto row = rows.begin();
+  for (Sequence* sequence : running) {
+    Residency& residency = *sequence->running();
+    const bool decodes = MayRun(*sequence) && Decodes(*sequence);
+    residency.draft_limit = decodes ? row->num_drafts : 0;
+    residency.probes_drafts = decodes && row->probes;
+    any_drafts_ = any_drafts_ || residency.draft_limit > 0;
+    if (decodes) ++row;
+  }
 }
 
 // More than one iteration only if no sequence could use the time in between: all decode, none
@@ -142,7 +173,7 @@ BlockCountByGroup Planner::CountMissing(uint32_t num_decodes) const {
 uint32_t Planner::ChooseIterations() const {
   const uint32_t bound =
       std::min(step_.state.config.max_decode_iterations, step_.lease.limits.max_decode_iterations);
-  if (bound <= 1 || max_drafts_ > 0 || !step_.population.waiting().empty()) return 1;
+  if (bound <= 1 || any_drafts_ || !step_.population.waiting().empty()) return 1;
   uint32_t longest = 1;
   for (const Sequence* sequence : step_.population.running()) {
     if (!MayRun(*sequence)) continue;
@@ -155,27 +186,28 @@ uint32_t Planner::ChooseIterations() const {
 }
 
 void Planner::ReserveDecodeBlocks() {
-  uint32_t num_wanted = step_.iterations + max_drafts_;
   // Nearly every sequence has its blocks, so that is asked first.
-  const auto has_blocks = [this, num_wanted](const Sequence* sequence) {
-    return NumBlocksToGrowTo(*sequence, num_wanted) == 0 || !MayRun(*sequence) ||
-           !Decodes(*sequence);
+  const auto has_blocks = [this](const Sequence* sequence) {
+    return NumBlocksToGrowTo(*sequence, NumWanted(*sequence, /*with_drafts=*/true)) == 0 ||
+           !MayRun(*sequence) || !Decodes(*sequence);
   };
   if (std::ranges::all_of(step_.population.running(), has_blocks)) return;
-  BlockCountByGroup missing = CountMissing(num_wanted);
-  if (!step_.lease.kv.Has(missing) && num_wanted > 1) {
-    num_wanted = step_.iterations = 1;
-    missing = CountMissing(num_wanted);
+  bool with_drafts = true;
+  BlockCountByGroup missing = CountMissing(with_drafts);
+  if (!step_.lease.kv.Has(missing)) {
+    with_drafts = false;
+    step_.iterations = 1;
+    missing = CountMissing(with_drafts);
   }
   if (std::ranges::all_of(missing, [](uint64_t count) { return count == 0; })) return;
   if (!step_.lease.kv.Has(missing)) return ReserveInPolicyOrder();
-  uint32_t num_decodes = std::max(num_wanted, kDecodesToGrowFor);
-  if (!step_.lease.kv.Has(CountMissing(num_decodes), kMinAvailablePerBlock)) {
-    num_decodes = num_wanted;
-  }
+  const bool has_more =
+      step_.lease.kv.Has(CountMissing(with_drafts, kDecodesToGrowFor), kMinAvailablePerBlock);
+  const uint32_t at_least = has_more ? kDecodesToGrowFor : 1;
   for (Sequence* sequence : step_.population.running()) {
     if (!MayRun(*sequence) || !Decodes(*sequence)) continue;
-    const uint32_t num_blocks = NumBlocksToGrowTo(*sequence, num_decodes);
+    const uint32_t num_blocks =
+        NumBlocksToGrowTo(*sequence, NumWanted(*sequence, with_drafts, at_least));
     if (num_blocks > 0) step_.lease.kv.GrowTo(sequence->running()->blocks, num_blocks);
   }
 }
@@ -248,7 +280,7 @@ void Planner::ResolveStarvation() {
 void Planner::PlanDecodes() {
   for (Sequence* sequence : step_.population.running()) {
     if (MayRun(*sequence) && Decodes(*sequence) && HasBlocks(*sequence)) {
-      step_.AddRow(*sequence, 1, max_drafts_ == 0 ? 0 : NumDrafts(*sequence));
+      step_.AddRow(*sequence, 1, any_drafts_ ? NumDrafts(*sequence) : 0);
     }
   }
 }

@@ -49,9 +49,14 @@ class Planner {
   bool HasBlocks(const Sequence& sequence) const {
     return NumBlocksToGrowTo(sequence, step_.iterations) == 0;
   }
+  // Decodes of the sequence that this step may keep, with or without its drafts; at least
+  // `at_least`.
+  uint32_t NumWanted(const Sequence& sequence, bool with_drafts, uint32_t at_least = 1) const;
   // Blocks that all sequences that decode lack for so many decodes.
-  BlockCountByGroup CountMissing(uint32_t num_decodes) const;
+  BlockCountByGroup CountMissing(bool with_drafts, uint32_t at_least = 1) const;
 
+  // Sets the draft limit of each sequence that decodes next.
+  void ChooseDrafts();
   uint32_t ChooseIterations() const;
   bool MustTellOfReleased();
   void ReserveDecodeBlocks();
@@ -76,6 +81,7 @@ class Planner {
   const FairOrder order_;
   Starter starter_;
   const uint32_t max_drafts_;
+  bool any_drafts_ = false;
 };
 
 }  // namespace lockstep::router

@@ -3,6 +3,7 @@
 #include <absl/time/time.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "common/instant.h"
 #include "router/core/kv/prefix_changes.h"
 #include "router/core/messages/scheduler_config.h"
+#include "router/core/policy/draft_policy.h"
 #include "router/core/policy/policy.h"
 #include "router/core/policy/prefill_speed.h"
 #include "router/core/policy/step_budget.h"
@@ -33,6 +35,7 @@ struct SchedulerState {
   std::unique_ptr<WorkerLease> lease;  // null without a worker
   StepBudget budget;
   PrefillSpeed prefill_speed;  // measured on this lease
+  DraftPolicy drafts;          // likewise
   // Time of the first loss or drain since a lease last made progress. Infinite future: there was
   // none since. Infinite past: there has been no worker yet.
   Instant unserved_since = Instant::InfinitePast();
@@ -48,6 +51,8 @@ struct SchedulerState {
   uint64_t num_planned_decode_tokens = 0;
   uint64_t num_drafted_tokens = 0;
   uint64_t num_accepted_drafts = 0;
+  std::array<uint64_t, kMaxDrafts + 1> rounds_by_drafts = {};
+  std::array<uint64_t, kMaxDrafts> accepted_by_place = {};
   uint64_t num_prefix_query_tokens = 0;
   uint64_t num_prefix_hit_tokens = 0;
 };

@@ -14,6 +14,7 @@
 #include "router/core/kv/kv_cache.h"
 #include "router/core/messages/request.h"
 #include "router/core/messages/step.h"
+#include "router/core/policy/draft_record.h"
 #include "router/core/policy/policy.h"
 #include "router/core/policy/tenant_shares.h"
 
@@ -36,7 +37,9 @@ struct Residency {
   uint32_t min_known = 0;      // may lie behind the end: the last rows in flight are inert then
   uint32_t max_kept_in_flight = 0;  // tokens that the rows in flight may keep in all
   uint32_t rows_in_flight = 0;
-  uint32_t first_prompt_logprob = 0;                // as sent in `started`
+  uint32_t draft_limit = 0;           // of its next row, if that decodes
+  bool probes_drafts = false;         // the last of these drafts is a probe (DraftRecord)
+  uint32_t first_prompt_logprob = 0;  // as sent in `started`
   Instant waits_since = Instant::InfiniteFuture();  // first of the latest rows that kept no token
   bool inert = false;  // the worker said that the row stopped or failed
   BlockTable blocks;
@@ -84,6 +87,7 @@ struct Sequence {
   uint32_t max_total_tokens = 0;
   uint32_t max_rows_in_flight = 0;  // as the request says
   bool rows_may_wait = false;       // likewise
+  DraftRecord drafts;
   uint32_t num_preemptions = 0;
   uint32_t num_refusals = 0;  // refused steps that ran it, since its last progress
   // Leading positions that were ever computed, on any lease. Only positions beyond these are

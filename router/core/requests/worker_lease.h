@@ -25,6 +25,8 @@ struct RowRecord {
   // prefill chunk without a sample. Both are equal for a row without drafts that may not wait.
   uint32_t min_kept = 0;
   uint32_t max_kept = 0;
+  uint32_t max_drafts = 0;
+  bool probes_drafts = false;  // see Residency
 
   // Position of the row's first token. Known once every row before it has retired, which results
   // do in order.

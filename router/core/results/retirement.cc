@@ -36,7 +36,11 @@ void CountRow(const Sequence& sequence, Residency& residency, const RowRecord& r
 }  // namespace
 
 Retirement::Retirement(SchedulerState& state, Instant now)
-    : state_(state), population_(state.population), lease_(*state.lease), now_(now) {}
+    : state_(state),
+      population_(state.population),
+      lease_(*state.lease),
+      now_(now),
+      worker_drafts_(MaxDrafts(state) > 0) {}
 
 absl::Status Retirement::Apply(StepOutcome outcome) {
   std::vector<RowOutcome*> matched;
@@ -72,6 +76,29 @@ void Retirement::ObserveTime(const StepRecord& step, absl::Duration compute) {
                          .num_decode_tokens = step.num_decode_tokens,
                          .decode_iterations = step.decode_iterations,
                          .compute = compute});
+  if (worker_drafts_ && step.num_prefill_tokens == 0) {
+    state_.drafts.ObserveStep(num_computed_, compute / step.decode_iterations);
+  }
+}
+
+void Retirement::ObserveDrafts(Sequence& sequence, const RowRecord& row, const RowOutcome& outcome,
+                               uint32_t num_kept) {
+  const uint32_t num_right = outcome.num_drafted > 0 ? num_kept - 1 : 0;
+  state_.num_drafted_tokens += outcome.num_drafted;
+  state_.num_accepted_drafts += num_right;
+  state_.num_planned_decode_tokens += num_right;
+  ++state_.rounds_by_drafts[std::min(outcome.num_drafted, kMaxDrafts)];
+  for (uint32_t place = 0; place < std::min(num_right, kMaxDrafts); ++place) {
+    ++state_.accepted_by_place[place];
+  }
+  // A row that stopped says nothing about its further drafts.
+  if (outcome.stopped != StopCause::kNone) return;
+  state_.drafts.ObserveRow(sequence.drafts,
+                           {.limit = row.max_drafts,
+                            .num_made = outcome.num_drafted,
+                            .num_right = num_right,
+                            .probes = row.probes_drafts},
+                           num_kept);
 }
 
 absl::Status Retirement::CheckStep(const StepOutcome& outcome) const {
@@ -103,6 +130,7 @@ void Retirement::ApplyRow(const RowRecord& row, RowOutcome* outcome) {
     ++state_.num_wasted_rows;
     return;
   }
+  if (!told.tokens.empty()) num_computed_ += 1 + told.num_drafted;
   if (told.stopped != StopCause::kNone || !told.error.ok()) residency.inert = true;
   if (residency.owner == nullptr) {
     ++state_.num_wasted_rows;
@@ -111,6 +139,9 @@ void Retirement::ApplyRow(const RowRecord& row, RowOutcome* outcome) {
   Sequence& sequence = *residency.owner;
   if (told.error.ok()) TakePromptLogprobs(row, told);
   const auto num_kept = static_cast<uint32_t>(told.tokens.size());
+  if (num_kept > 0 && worker_drafts_ && row.num_tokens == 1) {
+    ObserveDrafts(sequence, row, told, num_kept);
+  }
   if (num_kept > 0) TakeTokens(sequence, told);
   // For a failed row it is unknown what was computed.
   if (told.error.ok()) {
@@ -158,19 +189,17 @@ void Retirement::TakePromptLogprobs(const RowRecord& row, RowOutcome& outcome) {
 
 void Retirement::TakeTokens(Sequence& sequence, RowOutcome& outcome) {
   sequence.tokens.insert(sequence.tokens.end(), outcome.tokens.begin(), outcome.tokens.end());
-  if (outcome.num_drafted > 0) {
-    state_.num_drafted_tokens += outcome.num_drafted;
-    state_.num_accepted_drafts += outcome.tokens.size() - 1;
-    state_.num_planned_decode_tokens += outcome.tokens.size() - 1;
-  }
   const LiveRequest& live = *sequence.request;
   live.share->Charge(outcome.tokens.size(), TenantShare::kOutputWeight,
                      live.request->tenant_weight);
   sequence.view.num_known_tokens = sequence.num_tokens();
+  const auto num_kept = static_cast<uint32_t>(outcome.tokens.size());
   population_.Emit(TokensEvent{.request = live.request->key,
                                .sample_index = sequence.sample_index,
                                .tokens = std::move(outcome.tokens),
-                               .logprobs = std::move(outcome.logprobs)});
+                               .logprobs = std::move(outcome.logprobs),
+                               .num_drafted = outcome.num_drafted,
+                               .num_accepted_drafts = outcome.num_drafted > 0 ? num_kept - 1 : 0});
 }
 
 void Retirement::Publish(Sequence& sequence, Residency& residency) {

@@ -21,6 +21,8 @@ class Retirement {
 
  private:
   void ObserveTime(const StepRecord& step, absl::Duration compute);
+  void ObserveDrafts(Sequence& sequence, const RowRecord& row, const RowOutcome& outcome,
+                     uint32_t num_kept);
   absl::Status CheckStep(const StepOutcome& outcome) const;
   void ApplyRow(const RowRecord& row, RowOutcome* outcome);
   void NoteProgress();
@@ -40,7 +42,9 @@ class Retirement {
   Population& population_;
   WorkerLease& lease_;
   const Instant now_;
-  RowOutcome silent_;  // stands for a row that the worker did not mention
+  const bool worker_drafts_;
+  uint32_t num_computed_ = 0;  // last tokens and drafts that the step computed
+  RowOutcome silent_;          // stands for a row that the worker did not mention
 };
 
 }  // namespace lockstep::router

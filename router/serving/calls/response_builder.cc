@@ -113,6 +113,8 @@ void ResponseBuilder::AddTokens(SampleOutput& output, Instant now,
   Sample& sample = samples_.at(output.sample_index);
   if (sample.finished) return;  // tokens computed after a stop string
   sample.first_token_at = std::min(sample.first_token_at, output.first_token_at);
+  sample.num_drafted += output.num_drafted;
+  sample.num_accepted_drafts += output.num_accepted_drafts;
   for (size_t i = 0; i < output.tokens.size();) {
     v1::OutputDelta* const delta = messages.emplace_back().mutable_delta();
     delta->set_index(output.sample_index);
@@ -190,6 +192,10 @@ v1::Finish* ResponseBuilder::AddFinish(uint32_t index, v1::FinishReason reason, 
   usage->set_completion_tokens(sample.num_tokens);
   usage->set_cached_tokens(start_.num_cached_tokens);
   usage->set_seed(request_->sampling.seed);
+  // Right drafts behind a stop string are not part of the output.
+  const uint32_t num_accepted = std::min(sample.num_accepted_drafts, sample.num_tokens);
+  usage->set_accepted_draft_tokens(num_accepted);
+  usage->set_rejected_draft_tokens(sample.num_drafted - num_accepted);
   v1::Timings* const timings = finish->mutable_timings();
   const Instant started = started_ ? start_.at : at;
   timings->set_queue_seconds(absl::ToDoubleSeconds(started - request_->arrival));

@@ -52,6 +52,7 @@ class ResponseBuilder {
     IncrementalDetokenizer detokenizer;
     StopMatcher matcher;
     uint32_t num_tokens = 0;
+    uint32_t num_drafted = 0, num_accepted_drafts = 0;
     Instant first_token_at = Instant::InfiniteFuture();
     bool finished = false;
   };

@@ -148,6 +148,7 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
   out.prompt_tokens = std::move(prompt_tokens);
   out.num_samples = in.sampling().has_n() ? in.sampling().n() : 1;
   out.bypass_prefix_cache = in.bypass_prefix_cache();
+  out.may_draft = in.speculation() != v1::SPECULATION_OFF;
   out.sampling = ResolveSampling(in, model, context.drawn_seed);
   LOCKSTEP_RETURN_IF_ERROR(Forbid(KnownTokens(context.forbidden_tokens, model), out.sampling));
 

@@ -210,6 +210,10 @@ absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimit
   LOCKSTEP_RETURN_IF_ERROR(CheckId("session_id", request.session_id(), kMaxIdBytes));
   LOCKSTEP_RETURN_IF_ERROR(
       CheckSize("cache_salt", request.cache_salt().size(), kMaxCacheSaltBytes, "bytes"));
+  if (!v1::Speculation_IsValid(request.speculation())) {
+    return InvalidArgument("speculation: expected AUTO (1) or OFF (2), got {}",
+                           static_cast<int>(request.speculation()));
+  }
   if (request.priority() < -kMaxPriority || request.priority() > kMaxPriority) {
     return InvalidArgument("priority: expected a number from {} to {}, got {}", -kMaxPriority,
                            kMaxPriority, request.priority());

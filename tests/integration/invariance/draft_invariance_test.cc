@@ -1,6 +1,6 @@
-// A request gives the same bits alone, without drafts, and under any schedule with a drafter that
-// is right, lies, or says nothing, as it likes. Its workers come and go, and only some of them
-// draft.
+// A request gives the same bits alone, without drafts, and under any schedule. Some of its workers
+// have a drafter that is right, lies, or says nothing, as it likes. Some look up n-grams, and some
+// draft nothing. They come and go.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,6 +18,7 @@
 #include "tests/worker/model/plain_pebble.h"
 #include "tests/worker/model/toy_family.h"
 #include "worker/cpu/load_model.h"
+#include "worker/drafters/ngram_drafter.h"
 #include "worker/steps/drafter.h"
 
 namespace lockstep::testing {
@@ -64,6 +65,20 @@ class MoodyDrafter final : public worker::Drafter {
   uint64_t num_calls_ = 0;
 };
 
+// Counts what n-grams gave.
+class CountingDrafter final : public worker::Drafter {
+ public:
+  void Draft(const worker::Slot& slot, uint32_t limit, std::vector<TokenId>& drafts) override {
+    ngrams_.Draft(slot, limit, drafts);
+    num_drafted_ += drafts.size();
+  }
+  size_t num_drafted() const { return num_drafted_; }
+
+ private:
+  worker::NgramDrafter ngrams_{{.min_repeat_tokens = 1}};
+  size_t num_drafted_ = 0;
+};
+
 // Some sequences run ahead only so far.
 Requests WithDepths(const Requests& requests) {
   Requests changed;
@@ -89,14 +104,16 @@ void CheckDrafts(const ModelCase& test) {
   const Requests requests = MakeWorkload(shape, /*seed=*/20261121);
   const Records alone = RunAlone(OnExecutor(**model), requests);
   MoodyDrafter drafter(requests, alone, shape.vocab_size);
+  std::vector<std::unique_ptr<CountingDrafter>> ngrams;  // one for each runner
   uint32_t num_lives = 0;
   const WorkerUnderTest drafting = {
       .info = (*model)->info(),
       .make_runner =
           [&](const worker::ExecutorLimits& limits, WorkerUnderTest::Observer observer) {
-            const bool drafts = num_lives++ % 3 != 1;
+            ngrams.push_back(std::make_unique<CountingDrafter>());
+            worker::Drafter* const drafters[] = {&drafter, nullptr, ngrams.back().get()};
             auto runner = std::make_shared<worker::CpuStepRunner>(
-                **model, limits, /*incarnation=*/1, drafts ? &drafter : nullptr);
+                **model, limits, /*incarnation=*/1, drafters[num_lives++ % 3]);
             runner->set_logits_observer(std::move(observer));
             return runner;
           },
@@ -116,6 +133,9 @@ void CheckDrafts(const ModelCase& test) {
   EXPECT_GE(counts.prefix_hit_tokens, 1000u);
   EXPECT_GE(counts.accepted_drafts, 1000u);
   EXPECT_GE(counts.drafted_tokens, counts.accepted_drafts + 300);
+  size_t num_from_ngrams = 0;
+  for (const auto& ngram : ngrams) num_from_ngrams += ngram->num_drafted();
+  EXPECT_GE(num_from_ngrams, 300u);
   EXPECT_THAT(Differences(alone, together, /*limit=*/10), ::testing::IsEmpty());
   EXPECT_EQ(counts.changed_on_recompute, 0u);
 }

@@ -180,6 +180,7 @@ Records RunTogether(const WorkerUnderTest& worker,
   config.max_steps_in_flight = 3;
   config.max_preemptions_per_sequence = 1000;
   config.max_draft_tokens = worker.max_draft_tokens;
+  config.adaptive_drafts = false;
   ServingHarness harness(worker, config, seed);
   for (const auto& request : requests) harness.Submit(request);
   harness.Run(lives);

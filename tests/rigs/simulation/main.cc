@@ -36,6 +36,9 @@ ABSL_FLAG(double, max_imbalance, lockstep::router::PlacementConfig().max_imbalan
           "as of lockstep-router --max-imbalance");
 ABSL_FLAG(uint32_t, drafts, 0,
           "tokens that a worker drafts for each row; it keeps a random number of them");
+ABSL_FLAG(double, draft_chance, lockstep::bench::WorkerOptions().draft_chance,
+          "with --drafts: that a draft is right; below 0: any number of a row's drafts is");
+ABSL_FLAG(bool, adaptive_drafts, true, "with --drafts: the router drafts as many tokens as pay");
 ABSL_FLAG(uint64_t, seed, 0, "of traces and faults, instead of the setting's; 0: that");
 
 namespace lockstep::bench {
@@ -76,7 +79,9 @@ SimulationOptions OptionsOf(const std::string& setting, const std::string& place
   options->worker.window_tokens = absl::GetFlag(FLAGS_window);
   options->worker.window_blocks = absl::GetFlag(FLAGS_window_blocks);
   options->worker.max_draft_tokens = absl::GetFlag(FLAGS_drafts);
+  options->worker.draft_chance = absl::GetFlag(FLAGS_draft_chance);
   options->replica.scheduler.max_draft_tokens = absl::GetFlag(FLAGS_drafts);
+  options->replica.scheduler.adaptive_drafts = absl::GetFlag(FLAGS_adaptive_drafts);
   for (TraceOptions& trace : options->traces) {
     if (const uint32_t requests = absl::GetFlag(FLAGS_requests)) trace.num_requests = requests;
     if (const uint64_t seed = absl::GetFlag(FLAGS_seed)) trace.seed = seed;

@@ -271,6 +271,13 @@ uint64_t SimulatedWorker::RunRows(const worker::v1::StepRequest& request,
   return sum;
 }
 
+uint32_t SimulatedWorker::NumRight(uint32_t num_drafted) {
+  if (options_.draft_chance < 0) return random_.In({0, num_drafted});
+  uint32_t num_right = 0;
+  while (num_right < num_drafted && random_.Unit() < options_.draft_chance) ++num_right;
+  return num_right;
+}
+
 void SimulatedWorker::RunRow(uint32_t slot_index, uint32_t num_tokens, uint32_t draft_limit,
                              worker::v1::StepResult& result) {
   Slot& slot = slots_.at(slot_index);
@@ -287,7 +294,7 @@ void SimulatedWorker::RunRow(uint32_t slot_index, uint32_t num_tokens, uint32_t 
                    slot.num_blocks[group], group, num_written);
   }
   if (slot.num_computed < slot.num_known) return;
-  const uint32_t num_right = num_drafted > 0 ? random_.In({0, num_drafted}) : 0;
+  const uint32_t num_right = num_drafted > 0 ? NumRight(num_drafted) : 0;
   for (uint32_t i = 0; i <= num_right; ++i) {
     const TokenId token = TokenAfter(slot.text);
     slot.text = ExtendText(slot.text, token);
@@ -298,6 +305,7 @@ void SimulatedWorker::RunRow(uint32_t slot_index, uint32_t num_tokens, uint32_t 
     result.add_sampled_counts(num_right + 1);
     result.add_drafted_counts(num_drafted);
   }
+  totals_.num_drafted += num_drafted;
   totals_.num_kept_drafts += num_right;
   slot.num_computed += num_right;
   slot.num_known += num_right + 1;

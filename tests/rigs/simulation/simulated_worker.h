@@ -26,6 +26,7 @@ struct WorkerOptions {
   uint32_t max_context_tokens = 16384;
   // For a row. The worker keeps a random number of them, as if they were right.
   uint32_t max_draft_tokens = 0;
+  double draft_chance = -1;  // that a draft is right; below 0: any number is kept with equal chance
   absl::Duration step_fixed = absl::Milliseconds(8);
   absl::Duration step_per_token = absl::Microseconds(25);
   absl::Duration step_per_sequence = absl::Microseconds(75);
@@ -74,6 +75,7 @@ class SimulatedWorker final : public router::StepLink {
     uint64_t num_tokens = 0;  // computed, prompts and generated ones
     uint64_t num_started = 0;
     uint64_t num_faults = 0;
+    uint64_t num_drafted = 0;
     uint64_t num_kept_drafts = 0;
     uint64_t hash = 0;  // of everything sent, and when
   };
@@ -106,6 +108,7 @@ class SimulatedWorker final : public router::StepLink {
   uint32_t num_groups() const { return options_.window_tokens > 0 ? 2 : 1; }
   // The tokens that the step computes.
   uint64_t RunRows(const worker::v1::StepRequest& request, worker::v1::StepResult& result);
+  uint32_t NumRight(uint32_t num_drafted);
   void RunRow(uint32_t slot_index, uint32_t num_tokens, uint32_t draft_limit,
               worker::v1::StepResult& result);
 

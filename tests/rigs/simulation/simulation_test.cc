@@ -105,6 +105,7 @@ TEST_F(SimulationTest, RowsThatKeepRandomNumbersOfTokensChangeNoText) {
   const SimulationReport plain = Simulate(options);
   options.worker.max_draft_tokens = 4;
   options.replica.scheduler.max_draft_tokens = 3;
+  options.replica.scheduler.adaptive_drafts = false;
   const SimulationReport drafted = Simulate(options);
   ExpectAllServed(drafted);
   EXPECT_EQ(drafted.all.num_output_tokens, plain.all.num_output_tokens);
@@ -112,6 +113,36 @@ TEST_F(SimulationTest, RowsThatKeepRandomNumbersOfTokensChangeNoText) {
   for (const SimulatedWorker::Totals& worker : drafted.workers) num_kept += worker.num_kept_drafts;
   EXPECT_GT(num_kept, drafted.all.num_output_tokens / 4);
   EXPECT_GT(NumFaults(drafted), 10u);
+}
+
+// The router decides how many drafts pay.
+TEST_F(SimulationTest, DraftsPayOrStop) {
+  SimulationOptions options = ManyFaults();
+  options.traces[0].num_requests /= 2;
+  const auto busy = [](const SimulationReport& report) {
+    absl::Duration sum;
+    for (const SimulatedWorker::Totals& worker : report.workers) sum += worker.busy;
+    return absl::ToDoubleSeconds(sum);
+  };
+  const auto drafted = [](const SimulationReport& report) {
+    uint64_t sum = 0;
+    for (const SimulatedWorker::Totals& worker : report.workers) sum += worker.num_drafted;
+    return static_cast<double>(sum);
+  };
+  const SimulationReport plain = Simulate(options);
+  options.worker.max_draft_tokens = 8;
+  options.replica.scheduler.max_draft_tokens = 8;
+  options.worker.draft_chance = 0;
+  const SimulationReport wrong = Simulate(options);
+  ExpectAllServed(wrong);
+  EXPECT_LT(drafted(wrong), 0.1 * static_cast<double>(wrong.all.num_output_tokens));
+  EXPECT_GT(drafted(wrong), 0.0) << "probes";
+  options.worker.draft_chance = 0.9;
+  const SimulationReport right = Simulate(options);
+  ExpectAllServed(right);
+  EXPECT_GT(drafted(right), static_cast<double>(right.all.num_output_tokens));
+  EXPECT_LT(busy(right), 0.8 * busy(plain));
+  EXPECT_LT(busy(wrong), 1.05 * busy(plain));
 }
 
 TEST_F(SimulationTest, AConversationThatStaysAtItsRouterKeepsItsPrefix) {

@@ -20,6 +20,7 @@ class SchedulerDraftsTest : public SchedulerTest {
  protected:
   SchedulerDraftsTest() {
     config.max_draft_tokens = 3;
+    config.adaptive_drafts = false;
     limits.max_draft_tokens = 3;
   }
 

@@ -114,12 +114,21 @@ TEST_F(VllmMetricsTest, WhatTheSchedulerRefusesIsAddedUp) {
 
 TEST_F(VllmMetricsTest, DraftsAreCounted) {
   metrics_.Publish({.drafted_tokens = 12, .accepted_drafts = 7}, {});
-  metrics_.Publish({.drafted_tokens = 20, .accepted_drafts = 9},
+  metrics_.Publish({.drafted_tokens = 20,
+                    .accepted_drafts = 9,
+                    .rounds_by_drafts = {30, 4, 8},
+                    .accepted_by_place = {6, 3}},
                    {.drafted_tokens = 12, .accepted_drafts = 7});
   const std::string text = Scrape();
   for (const char* const series :
        {"lockstep_router_spec_decode_draft_tokens_total{model=\"m\"} 20\n",
         "lockstep_router_spec_decode_accepted_tokens_total{model=\"m\"} 9\n",
+        "lockstep_router_spec_decode_rounds_total{model=\"m\",drafts=\"0\"} 30\n",
+        "lockstep_router_spec_decode_rounds_total{model=\"m\",drafts=\"2\"} 8\n",
+        "accepted_tokens_per_position_total{model=\"m\",position=\"1\"} 3\n",
+        "vllm:spec_decode_num_drafts_total{model_name=\"m\",engine=\"0\"} 12\n",
+        "vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name=\"m\",position=\"0\","
+        "engine=\"0\"} 6\n",
         "vllm:spec_decode_num_draft_tokens_total{model_name=\"m\",engine=\"0\"} 20\n",
         "vllm:spec_decode_num_accepted_tokens_total{model_name=\"m\",engine=\"0\"} 9\n"}) {
     EXPECT_THAT(text, HasSubstr(series));

@@ -29,10 +29,13 @@ TEST(OutboxTest, MergesWhatTheReaderHasNotTaken) {
   outbox.Start(3, kOutboxStart);
   TokensEvent first = Tokens(0, {1, 2});
   first.logprobs = {Logprob(1), Logprob(2)};
+  first.num_drafted = 4;
+  first.num_accepted_drafts = 1;
   ASSERT_TRUE(outbox.AddTokens(first, kOutboxStart + absl::Seconds(1)).ok());
   ASSERT_TRUE(outbox.AddTokens(Tokens(1, {9}), kOutboxStart + absl::Seconds(2)).ok());
   TokensEvent second = Tokens(0, {3});
   second.logprobs = {Logprob(3)};
+  second.num_drafted = 2;
   ASSERT_TRUE(outbox.AddTokens(second, kOutboxStart + absl::Seconds(3)).ok());
 
   const RequestOutput output = outbox.Take();
@@ -42,6 +45,9 @@ TEST(OutboxTest, MergesWhatTheReaderHasNotTaken) {
   ASSERT_THAT(output.samples, SizeIs(2));
   EXPECT_THAT(output.samples[0].tokens, ElementsAre(1, 2, 3));
   EXPECT_THAT(output.samples[0].logprobs, SizeIs(3));
+  EXPECT_EQ(output.samples[0].num_drafted, 6u);
+  EXPECT_EQ(output.samples[0].num_accepted_drafts, 1u);
+  EXPECT_EQ(output.samples[1].num_drafted, 0u);
   EXPECT_EQ(output.samples[0].first_token_at, kOutboxStart + absl::Seconds(1));
   EXPECT_EQ(output.samples[1].sample_index, 1u);
   EXPECT_THAT(output.samples[1].tokens, ElementsAre(9));

@@ -17,6 +17,7 @@
 #include "tests/worker/steps/step_messages.h"
 #include "tests/worker/steps/test_worker.h"
 #include "tests/worker/steps/toy_drafters.h"
+#include "worker/drafters/ngram_drafter.h"
 
 namespace lockstep::worker {
 namespace {
@@ -134,6 +135,9 @@ std::vector<NamedDrafter> AllDrafters(const std::vector<TokenId>& whole) {
   all.push_back({"is half right", std::make_unique<ReplayDrafter>(whole, 5, kVocabSize)});
   all.push_back({"is always wrong", std::make_unique<ReplayDrafter>(whole, 0, kVocabSize)});
   all.push_back({"repeats", std::make_unique<RepeatDrafter>()});
+  all.push_back({"looks up n-grams", std::make_unique<NgramDrafter>()});
+  all.push_back({"looks up single tokens",
+                 std::make_unique<NgramDrafter>(NgramDrafterOptions{.min_repeat_tokens = 1})});
   add("is silent", [](const Slot&, uint32_t, std::vector<TokenId>&) {});
   add("is random", [random = std::make_shared<std::mt19937_64>(7)](const Slot&, uint32_t limit,
                                                                    std::vector<TokenId>& drafts) {

@@ -75,6 +75,8 @@ TEST(WorkerConfigTest, EveryKnobHasARange) {
       {"--max-logprobs", [](WorkerConfig& c) { c.max_logprobs = 1025; }},
       {"--max-decode-iterations", [](WorkerConfig& c) { c.max_decode_iterations = 0; }},
       {"--max-steps-in-flight", [](WorkerConfig& c) { c.max_steps_in_flight = 1; }},
+      {"--drafter", [](WorkerConfig& c) { c.drafter = "oracle"; }},
+      {"--max-draft-tokens", [](WorkerConfig& c) { c.max_draft_tokens = 17; }},
       {"--max-message-mib", [](WorkerConfig& c) { c.max_message_mib = 55; }},
       {"--threads", [](WorkerConfig& c) { c.num_threads = 5000; }},
       {"--poll-window", [](WorkerConfig& c) { c.poll_window = absl::Seconds(2); }},
@@ -221,6 +223,19 @@ TEST(WorkerConfigTest, OtherMachinesOnlyWhenToldSo) {
   }
 }
 
+TEST(WorkerConfigTest, DraftsAsTheFlagsSayOrTheBackendFindsRight) {
+  WorkerConfig config = Good();
+  EXPECT_TRUE(config.drafts(/*by_default=*/true));
+  EXPECT_FALSE(config.drafts(/*by_default=*/false));
+  config.drafter = "ngram";
+  EXPECT_TRUE(config.drafts(/*by_default=*/false));
+  config.max_draft_tokens = 0;
+  EXPECT_FALSE(config.drafts(/*by_default=*/true));
+  config.max_draft_tokens = 5;
+  config.drafter = "none";
+  EXPECT_FALSE(config.drafts(/*by_default=*/true));
+}
+
 TEST(WorkerConfigTest, BecomesOptions) {
   WorkerConfig config = Good();
   config.kv_cache_tokens = 1000;
@@ -229,6 +244,11 @@ TEST(WorkerConfigTest, BecomesOptions) {
   config.max_steps_in_flight = 7;
   EXPECT_EQ(config.model_options().num_kv_blocks, 62u);
   EXPECT_EQ(config.executor_limits().max_slots, 3u);
+  EXPECT_EQ(config.executor_limits().max_draft_tokens, 0u);
+  config.max_draft_tokens = 5;
+  EXPECT_EQ(config.executor_limits_with_drafts().max_draft_tokens, 5u);
+  EXPECT_THAT(config.executor_limits_with_drafts().draft_sources, ElementsAre("ngram"));
+  EXPECT_THAT(config.executor_limits().draft_sources, ::testing::IsEmpty());
   EXPECT_EQ(config.server_options().service.max_message_bytes, 60 << 20);
   EXPECT_EQ(config.server_options().service.max_steps_in_flight, 7u);
 }

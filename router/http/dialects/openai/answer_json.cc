@@ -117,7 +117,13 @@ void WriteUsage(const AnswerUsage& usage, JsonWriter& json) {
   json.Key("completion_tokens").Int(usage.completion_tokens);
   json.Key("total_tokens").Int(usage.prompt_tokens + usage.completion_tokens);
   json.Key("prompt_tokens_details").BeginObject().Key("cached_tokens").Int(usage.cached_tokens);
-  json.EndObject().EndObject();
+  json.EndObject();
+  if (usage.accepted_draft_tokens + usage.rejected_draft_tokens > 0) {
+    json.Key("completion_tokens_details").BeginObject();
+    json.Key("accepted_prediction_tokens").Int(usage.accepted_draft_tokens);
+    json.Key("rejected_prediction_tokens").Int(usage.rejected_draft_tokens).EndObject();
+  }
+  json.EndObject();
 }
 
 // Writes a choice's ids; null if they were not requested, as in vLLM.

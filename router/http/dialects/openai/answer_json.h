@@ -62,6 +62,7 @@ struct AnswerUsage {
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
   uint64_t completion_tokens = 0;
+  uint64_t accepted_draft_tokens = 0, rejected_draft_tokens = 0;  // of choices that are finished
 };
 
 // How completions and chats differ in their answers.

@@ -234,15 +234,24 @@ void OpenAiWriter::Add(uint32_t prompt, std::span<const v1::GenerateResponse> me
   for (size_t i = 0; i < messages.size(); ++i) {
     const v1::GenerateResponse& message = messages[i];
     if (message.has_prompt_info()) AddPromptInfo(prompt, message.prompt_info());
-    if (message.has_finish()) AddPart(nullptr, &message.finish(), prompt, out);
+    if (message.has_finish()) {
+      CountDrafts(message.finish().usage());
+      AddPart(nullptr, &message.finish(), prompt, out);
+    }
     if (!message.has_delta()) continue;
     const v1::OutputDelta& delta = message.delta();
     if (!frame_.options.prompt_only) usage_.completion_tokens += delta.token_ids_size();
     // The last tokens and the end go into one chunk.
     const bool ends = i + 1 < messages.size() && messages[i + 1].has_finish() &&
                       messages[i + 1].finish().index() == delta.index();
+    if (ends) CountDrafts(messages[i + 1].finish().usage());
     AddPart(&delta, ends ? &messages[++i].finish() : nullptr, prompt, out);
   }
+}
+
+void OpenAiWriter::CountDrafts(const v1::Usage& usage) {
+  usage_.accepted_draft_tokens += usage.accepted_draft_tokens();
+  usage_.rejected_draft_tokens += usage.rejected_draft_tokens();
 }
 
 void OpenAiWriter::CountHeld(std::string_view text,

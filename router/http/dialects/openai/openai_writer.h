@@ -75,6 +75,7 @@ class OpenAiWriter : public AnswerWriter {
     std::vector<uint32_t> token_ids;                   // if requested
   };
 
+  void CountDrafts(const lockstep::v1::Usage& usage);
   void AddPromptInfo(uint32_t prompt, const lockstep::v1::PromptInfo& info);
   void SetEchoOffsets(const lockstep::v1::GenerateRequest& request, Prompt& state) const;
 

@@ -179,6 +179,13 @@ void ReadTruncation(JsonFields& fields, const BodyReading& reading, v1::Generate
                   *value);
 }
 
+void ReadSpeculation(JsonFields& fields, v1::GenerateRequest& request) {
+  const std::optional<std::string> value = fields.String("speculation");
+  if (!value.has_value() || *value == "auto") return;
+  if (*value == "off") return request.set_speculation(v1::SPECULATION_OFF);
+  fields.Fail(InvalidArgument("speculation: expected \"auto\" or \"off\", got {}", Quote(*value)));
+}
+
 // Reads a string, or an array of {"type": "text"} parts, which become lines of one text. Only an
 // assistant's content may be absent.
 std::string ReadContent(JsonFields& message, const std::string& role, const std::string& path) {
@@ -270,6 +277,7 @@ void ReadCommonFields(JsonFields& fields, const BodyReading& reading, OpenAiRequ
   request.set_session_id(fields.String("session_id").value_or(""));
   out.request_id = fields.String("request_id").value_or("");
   ReadTruncation(fields, reading, request);
+  ReadSpeculation(fields, request);
   fields.Ignore(IgnoredOfEveryRequest());
   fields.Refuse(UnservedOfEveryRequest());
 }

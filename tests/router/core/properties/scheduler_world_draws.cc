@@ -16,7 +16,10 @@ SchedulerConfig SchedulerWorld::MakeConfig() {
   if (random_.OneIn(3)) config.max_time_per_token = absl::Milliseconds(random_.Between(1, 20));
   if (random_.OneIn(3)) config.max_time_to_first_token = absl::Milliseconds(random_.Between(1, 50));
   if (random_.OneIn(4)) config.max_preemptions_per_sequence = random_.Between(0, 3);
-  if (kind_.has_drafts) config.max_draft_tokens = random_.Between(0, 5);
+  if (kind_.has_drafts) {
+    config.max_draft_tokens = random_.Between(0, 5);
+    config.adaptive_drafts = random_.Between(0, 1) == 1;
+  }
   return config;
 }
 
@@ -94,6 +97,7 @@ std::shared_ptr<const Request> SchedulerWorld::MakeRequest() {
   if (kind_.has_drafts) {
     if (random_.OneIn(4)) request->max_rows_in_flight = random_.Between(1, 2);
     request->rows_may_wait = random_.OneIn(6);
+    request->may_draft = !random_.OneIn(6);
   }
   return request;
 }

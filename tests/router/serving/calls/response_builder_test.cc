@@ -106,6 +106,33 @@ TEST_F(ResponseBuilderTest, ThePromptsTokensAreToldWhenAskedFor) {
   EXPECT_EQ(std::vector<TokenId>(ids.begin(), ids.end()), (std::vector<TokenId>{1, 2, 3}));
 }
 
+TEST_F(ResponseBuilderTest, DraftsAreAddedUp) {
+  Start();
+  SampleOutput sample = Sample({'a', 'b', 'c'});
+  sample.num_drafted = 4;
+  sample.num_accepted_drafts = 2;
+  ConsumeSample(sample);
+  sample = Sample({'d'});
+  sample.num_drafted = 1;
+  ConsumeSample(Ended(sample, FinishReason::kLength));
+  ASSERT_NE(FinishOf(0), nullptr);
+  EXPECT_EQ(FinishOf(0)->usage().accepted_draft_tokens(), 2u);
+  EXPECT_EQ(FinishOf(0)->usage().rejected_draft_tokens(), 3u);
+}
+
+TEST_F(ResponseBuilderTest, RightDraftsBehindAStopStringAreNotAccepted) {
+  options_.stop_strings = {"b"};
+  Start();
+  SampleOutput sample = Sample({'a', 'b', 'c', 'd', 'e'});
+  sample.num_drafted = 4;
+  sample.num_accepted_drafts = 4;
+  ConsumeSample(sample);
+  ASSERT_NE(FinishOf(0), nullptr);
+  EXPECT_EQ(FinishOf(0)->usage().completion_tokens(), 2u);
+  EXPECT_EQ(FinishOf(0)->usage().accepted_draft_tokens(), 2u);
+  EXPECT_EQ(FinishOf(0)->usage().rejected_draft_tokens(), 2u);
+}
+
 TEST_F(ResponseBuilderTest, PromptInfoThenTextThenFinish) {
   Start();
   ASSERT_THAT(messages_, SizeIs(1));

@@ -86,6 +86,11 @@ INSTANTIATE_TEST_SUITE_P(
         Bad(
             "SaltTooLong", [](Wire& r) { r.set_cache_salt(std::string(1025, '#')); },
             "cache_salt: expected at most 1024 bytes, got 1025"),
+        Good("SpeculationOff", [](Wire& r) { r.set_speculation(v1::SPECULATION_OFF); }),
+        Bad(
+            "SpeculationUnknown",
+            [](Wire& r) { r.set_speculation(static_cast<v1::Speculation>(3)); },
+            "speculation: expected AUTO (1) or OFF (2), got 3"),
         Good("PriorityLow", [](Wire& r) { r.set_priority(-1000); }),
         Bad(
             "PriorityTooLow", [](Wire& r) { r.set_priority(-1001); },

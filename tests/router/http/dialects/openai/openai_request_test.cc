@@ -21,12 +21,12 @@ TEST(OpenAiRequestTest, ACompletionBecomesTheSameRequestAsOverGrpc) {
     "include_stop_str_in_output": true, "ignore_eos": true, "min_tokens": 2,
     "skip_special_tokens": false, "truncate_prompt_tokens": 8, "allowed_token_ids": [1, 2],
     "priority": -4, "cache_salt": "salt", "session_id": "s", "request_id": "mine",
-    "bad_words": ["x", " y"]})");
+    "bad_words": ["x", " y"], "speculation": "off"})");
   ASSERT_TRUE(request.ok()) << request.status();
   ASSERT_EQ(request->prompts.size(), 1u);
   ExpectSame(request->prompts[0], R"(
     request_id: "mine" model: "tiny" text: "Once" priority: -4 cache_salt: "salt" session_id: "s"
-    truncate_prompt_tokens: 8
+    truncate_prompt_tokens: 8 speculation: SPECULATION_OFF
     sampling {
       temperature: 0.5 top_p: 0.9 top_k: 0 min_p: 0.125 presence_penalty: 0.25
       frequency_penalty: -0.5 repetition_penalty: 1.25 seed: 18446744073709551614 n: 2
@@ -44,7 +44,8 @@ TEST(OpenAiRequestTest, ACompletionBecomesTheSameRequestAsOverGrpc) {
 }
 
 TEST(OpenAiRequestTest, DefaultsAreLeftToTheModelButTheLengthOfACompletion) {
-  const auto completion = ParseCompletionRequest(R"({"prompt": "x", "stop": null})");
+  const auto completion =
+      ParseCompletionRequest(R"({"prompt": "x", "stop": null, "speculation": "auto"})");
   ASSERT_TRUE(completion.ok()) << completion.status();
   ExpectSame(completion->prompts[0], R"(text: "x" sampling {} stop { max_tokens: 16 })");
   const auto chat = ParseChatRequest(R"({"messages": [{"role": "user", "content": "x"}]})");
