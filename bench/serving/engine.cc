@@ -30,6 +30,7 @@ router::SchedulerConfig MakeConfig(const Engine::Options& options) {
   config.max_waiting_tokens = uint64_t{1} << 32;
   config.target_step_time = options.target_step_time;
   config.max_draft_tokens = options.max_draft_tokens;
+  config.adaptive_drafts = false;  // a case says how many
   return config;
 }
 
