@@ -96,6 +96,9 @@ std::vector<OutputCase> BrokenCoderCases() {
            Content(" and <parameter=city>x</parameter></function> end")},
       {"FunctionIsMentioned", "qwen3_coder", "Write <function=name> first.",
        Content("Write <function=name> first.")},
+      {"MarkerBehindAFalseMarker", "qwen3_coder",
+       "<tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
+       Content("<tool_call>") + Call("now", "{}")},
       {"JsonInTheTag", "qwen3_coder", "<tool_call>{\"name\": \"now\"}</tool_call>",
        Content("<tool_call>{\"name\": \"now\"}</tool_call>")},
   };
