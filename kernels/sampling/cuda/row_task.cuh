@@ -2,6 +2,7 @@
 
 #include "kernels/sampling/cuda/row_cluster.cuh"
 #include "kernels/sampling/cuda/sample_cuda.h"
+#include "kernels/slots/draft_rows.cuh"
 
 // One row's parameters, and their effect on its scores before the choice.
 namespace lockstep::kernels {
@@ -67,9 +68,56 @@ __device__ __forceinline__ void ApplyPenalties(const DeviceSampleParams& params,
   }
 }
 
-// Steps 1 to 5 of sample.h on the chunk that the block keeps.
+// The drafts before a row. They count for penalties as if they were generated: the row's result is
+// only kept if they were.
+struct DraftsBefore {
+  const TokenId* tokens;
+  uint32_t count;
+
+  __device__ __forceinline__ static DraftsBefore Of(const SampleRowsParams& all, int64_t row) {
+    const DraftTable& table = all.draft_rows.table;
+    return {table.tokens + static_cast<int64_t>(all.row_slots[row]) * table.max_drafts,
+            DraftNumber(all.draft_rows, row)};
+  }
+  // Of this thread's draft in the row's chunk. Thread i has draft i; not below row.size(): it has
+  // none, or it is elsewhere.
+  __device__ __forceinline__ uint32_t Place(const RowCluster& row) const {
+    return threadIdx.x < count ? tokens[threadIdx.x] - static_cast<uint32_t>(row.begin())
+                               : UINT32_MAX;
+  }
+  // A token's entry in token_counts once the drafts are generated, too.
+  __device__ __forceinline__ uint32_t Count(TokenId token, uint32_t before) const {
+    for (uint32_t i = 0; i < count; ++i) {
+      if (tokens[i] == token) before = before == 0 ? 2 : before + 1;
+    }
+    return before;
+  }
+};
+
+// The penalties of all tokens, and once more, from the scores before, those of the drafts.
+// `counts`: of the chunk's tokens.
+__device__ __forceinline__ void ApplyPenaltiesWithDrafts(const DeviceSampleParams& params,
+                                                         const DraftsBefore& drafts,
+                                                         const uint32_t* counts, RowCluster& row) {
+  float* const saved = reinterpret_cast<float*>(row.workspace().list);  // not in use yet
+  const auto size = static_cast<uint32_t>(row.size());
+  if (const uint32_t place = drafts.Place(row); place < size) {
+    saved[threadIdx.x] = row.scores()[place];
+  }
+  __syncthreads();
+  ApplyPenalties(params, counts, row);
+  __syncthreads();
+  if (const uint32_t place = drafts.Place(row); place < size) {
+    float score = saved[threadIdx.x];
+    Penalise(params, drafts.Count(drafts.tokens[threadIdx.x], __ldcg(counts + place)), &score);
+    row.scores()[place] = score;
+  }
+}
+
+// Steps 1 to 5 of sample.h on the chunk that the block keeps. kHasDrafts: rows may be of drafts.
+template <bool kHasDrafts>
 __device__ __forceinline__ void AdjustScores(const SampleRowsParams& all, const RowTask& task,
-                                             const RowCluster& row) {
+                                             RowCluster& row) {
   const DeviceSampleParams& params = task.params;
   const TokenId* const ids = all.tables.list_ids;
   float* const scores = row.scores();
@@ -88,8 +136,13 @@ __device__ __forceinline__ void AdjustScores(const SampleRowsParams& all, const 
   });
   __syncthreads();
   if (params.count_row != kNoCountRow) {
-    ApplyPenalties(params,
-                   all.tables.token_counts + params.count_row * all.vocab_size + row.begin(), row);
+    const uint32_t* const counts =
+        all.tables.token_counts + params.count_row * all.vocab_size + row.begin();
+    if constexpr (kHasDrafts) {
+      ApplyPenaltiesWithDrafts(params, DraftsBefore::Of(all, blockIdx.y), counts, row);
+    } else {
+      ApplyPenalties(params, counts, row);
+    }
     __syncthreads();
   }
   if (task.masks_stop_ids) {

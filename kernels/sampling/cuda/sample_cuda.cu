@@ -139,6 +139,9 @@ __device__ __forceinline__ void Report(const SampleRowsParams& all, int64_t row,
   if (all.num_best != nullptr) all.num_best[row] = num_best;
 }
 
+// kHasDrafts: rows may be of drafts. It is a template parameter because the kernel has no registers
+// left.
+template <bool kHasDrafts>
 __global__ void __cluster_dims__(kRowBlocks, 1, 1) __launch_bounds__(kRowThreads, 2)
     SampleRowsKernel(const __grid_constant__ SampleRowsParams all, int chunk_size, bool aligned) {
   __shared__ RowScratch scratch;
@@ -151,7 +154,7 @@ __global__ void __cluster_dims__(kRowBlocks, 1, 1) __launch_bounds__(kRowThreads
                  static_cast<int>(all.vocab_size), chunk_size);
   row.StartLoad(aligned);
   const uint32_t slot = all.row_slots[row_index];
-  const uint32_t draft = DraftNumber(all.draft_rows, row_index);
+  const uint32_t draft = kHasDrafts ? DraftNumber(all.draft_rows, row_index) : 0;
   if (!IsLiveRow(all.state, all.draft_rows, slot, draft)) {
     if (reports) Report(all, row_index, 0, kNotSampled, -1);
     row.FinishLoad();
@@ -167,7 +170,7 @@ __global__ void __cluster_dims__(kRowBlocks, 1, 1) __launch_bounds__(kRowThreads
       .params = all.tables.params[slot], .position = position, .token = all.tokens + row_index};
   task.masks_stop_ids = task.params.num_stop != 0 && task.position < task.params.min_total_tokens;
   row.FinishLoad();
-  if (task.adjusts()) AdjustScores(all, task, row);
+  if (task.adjusts()) AdjustScores<kHasDrafts>(all, task, row);
   row.WaitForStart();
   const Pair extremes = row.Reduce(row.Scan(), MaxOfPairs());
   if (CandidateKey(extremes.first) == kMaskedKey) {
@@ -198,6 +201,21 @@ absl::Status LaunchArgmax(const CudaStream& stream, const SampleRowsParams& para
       ArgmaxRowsKernel<kThreads>, params, IsVectorAligned(params.logits, params.row_stride));
 }
 
+template <bool kHasDrafts>
+absl::Status LaunchSampleRows(const CudaStream& stream, const SampleRowsParams& params) {
+  const int chunk_size = RowChunkSize(params.vocab_size);
+  const size_t shared_bytes = RowSharedBytes(chunk_size);
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(SampleRowsKernel<kHasDrafts>,
+                                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                     static_cast<int>(shared_bytes)));
+  return Launch(stream, "SampleRows",
+                {.grid = dim3(kRowBlocks, static_cast<unsigned>(params.num_rows)),
+                 .block = kRowThreads,
+                 .shared_bytes = shared_bytes},
+                SampleRowsKernel<kHasDrafts>, params, chunk_size,
+                IsVectorAligned(params.logits, params.row_stride));
+}
+
 }  // namespace
 
 absl::Status SampleRows(const CudaStream& stream, const SampleRowsParams& params) {
@@ -210,17 +228,8 @@ absl::Status SampleRows(const CudaStream& stream, const SampleRowsParams& params
                ? LaunchArgmax<512>(stream, params)
                : LaunchArgmax<256>(stream, params);
   }
-  const int chunk_size = RowChunkSize(params.vocab_size);
-  const size_t shared_bytes = RowSharedBytes(chunk_size);
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(SampleRowsKernel,
-                                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                     static_cast<int>(shared_bytes)));
-  return Launch(stream, "SampleRows",
-                {.grid = dim3(kRowBlocks, static_cast<unsigned>(params.num_rows)),
-                 .block = kRowThreads,
-                 .shared_bytes = shared_bytes},
-                SampleRowsKernel, params, chunk_size,
-                IsVectorAligned(params.logits, params.row_stride));
+  return params.draft_rows.exist() ? LaunchSampleRows<true>(stream, params)
+                                   : LaunchSampleRows<false>(stream, params);
 }
 
 }  // namespace lockstep::kernels

@@ -71,6 +71,7 @@ struct SampleRowsParams {
   // no penalties, and masks no stop ids. Gives the same tokens faster.
   bool all_plain_greedy = false;
   // The sampled token's position is position[slot] + 1, and one more for each draft before it.
+  // Penalties count these drafts as generated tokens.
   SlotState state = {};
   SamplerTables tables = {};
   TokenId* tokens = nullptr;     // out: [num_rows]; 0 where nothing was sampled

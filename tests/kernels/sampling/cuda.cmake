@@ -3,6 +3,8 @@ lockstep_library(lockstep_sample_reference
   DEPS lockstep_kernels_sampling)
 lockstep_cuda_test(sample_cuda_test sampling
   DEPS lockstep_kernels_sampling_cuda lockstep_kernels_sampling lockstep_sample_reference)
+lockstep_cuda_test(sample_drafts_cuda_test sampling
+  DEPS lockstep_kernels_sampling_cuda lockstep_kernels_sampling)
 lockstep_cuda_test(describe_cuda_test sampling
   DEPS lockstep_kernels_sampling_cuda lockstep_kernels_sampling)
 lockstep_cuda_test(finish_step_cuda_test sampling

@@ -19,7 +19,6 @@ namespace lockstep::kernels {
 namespace {
 
 using testing::DeviationOf;
-using testing::DeviceArray;
 using testing::GaussianLogits;
 using testing::ManyParams;
 using testing::ReferenceDistribution;
@@ -299,55 +298,6 @@ TEST_F(SampleCudaTest, ResultDependsOnSeedSampleAndPosition) {
                                      {.params = params, .logits = logits, .position = 3}});
   EXPECT_EQ(std::set<TokenId>(batch.tokens.begin(), batch.tokens.end()).size(), 4u);
   EXPECT_EQ(batch.tokens[0], batch.tokens[4]);
-}
-
-// The rows of a slot's drafts have its parameters, each the position behind the row before. The
-// slot has three drafts, so there is nothing behind the fourth row.
-TEST_F(SampleCudaTest, RowsOfDraftsAreSampledAtTheirOwnPositions) {
-  constexpr int64_t kVocabSize = 512;
-  constexpr uint32_t kRows = 5, kPosition = 21;
-  const DeviceArray<uint32_t> slots(std::vector<uint32_t>(kRows, 1)),
-      numbers(std::vector<uint32_t>{0, 1, 2, 3, 4}), num_drafts(std::vector<uint32_t>{0, 3}),
-      positions(std::vector<uint32_t>{5, kPosition - 1}), active(std::vector<uint32_t>{1, 1});
-  for (const float temperature : {0.0f, 1.0f}) {
-    const SampleParams params{{.temperature = temperature}, 17};
-    testing::SamplerHostState host(2, kVocabSize);
-    host.Set(1, params, {});
-    std::vector<float> logits;
-    std::vector<SampleCase> cases;
-    for (uint32_t row = 0; row < kRows; ++row) {
-      cases.push_back({.params = params,
-                       .logits = GaussianLogits(kVocabSize, temperature == 0 ? row : 1),
-                       .position = kPosition + row});
-      logits.insert(logits.end(), cases.back().logits.begin(), cases.back().logits.end());
-    }
-    std::vector<TokenId> expected = Sample(cases).tokens;
-    expected.back() = 0;
-    const DeviceArray<float> device_logits(logits);
-    const DeviceArray<DeviceSampleParams> device_params(host.all_params());
-    const DeviceArray<TokenId> tokens(kRows);
-    const DeviceArray<uint32_t> statuses(kRows);
-    ASSERT_TRUE(
-        SampleRows(
-            stream_,
-            {.logits = device_logits.data(),
-             .row_stride = kVocabSize,
-             .num_rows = kRows,
-             .vocab_size = kVocabSize,
-             .row_slots = slots.data(),
-             .draft_rows = {.numbers = numbers.data(),
-                            .table = {.num_drafts = num_drafts.data(), .max_drafts = 4}},
-             .all_plain_greedy = temperature == 0,
-             .state = {.position = positions.data(), .active = active.data(), .num_slots = 2},
-             .tables = {.params = device_params.data()},
-             .tokens = tokens.data(),
-             .statuses = statuses.data()})
-            .ok());
-    EXPECT_EQ(tokens.Read(), expected) << "temperature " << temperature;
-    EXPECT_EQ(statuses.Read(),
-              (std::vector<uint32_t>{kSampled, kSampled, kSampled, kSampled, kNotSampled}));
-    EXPECT_GT(std::set<TokenId>(expected.begin(), expected.end()).size(), 2u);
-  }
 }
 
 TEST_F(SampleCudaTest, ALargeVocabularyIsAnError) {

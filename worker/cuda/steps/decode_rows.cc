@@ -48,7 +48,6 @@ uint32_t MaxKeysOf(const Slot& slot, uint32_t num_drafts) {
 }
 
 uint32_t MaxDraftsOf(const Slot& slot, uint32_t limit) {
-  if (slot.params().has_penalties()) return 0;
   // The last token is sampled, so it need not be drafted. num_known() may be too low.
   return std::min(limit, slot.max_total_tokens() - slot.num_known() - 1);
 }

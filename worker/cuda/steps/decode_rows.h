@@ -57,8 +57,7 @@ class DecodeRows {
 uint32_t MaxKeysOf(const Slot& slot, uint32_t num_drafts);
 
 // How many drafts the row of a running sequence may have, within the router's `limit`. The device
-// may draft fewer. Penalties change from draft to draft, and the sampler does not know that, so a
-// sequence with penalties has no drafts.
+// may draft fewer.
 uint32_t MaxDraftsOf(const Slot& slot, uint32_t limit);
 
 }  // namespace lockstep::worker

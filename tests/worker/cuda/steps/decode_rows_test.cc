@@ -102,18 +102,6 @@ TEST(DecodeRowsTest, DraftsEndBeforeTheLastToken) {
   EXPECT_EQ(MaxDraftsOf(Decoding(20, 100), 0), 0u);
 }
 
-TEST(DecodeRowsTest, SequencesWithPenaltiesHaveNoDrafts) {
-  for (const auto set :
-       {&v1::SlotSampling::set_repetition_penalty, &v1::SlotSampling::set_presence_penalty,
-        &v1::SlotSampling::set_frequency_penalty}) {
-    Slot slot(1);
-    v1::StartedSlot started = MakeStarted(0, MakeTokens(20, 64, 1), BlockRange(0, 8), 100);
-    (started.mutable_sampling()->*set)(1.5f);
-    slot.Start(started);
-    EXPECT_EQ(MaxDraftsOf(slot, 4), 0u);
-  }
-}
-
 TEST(SlotTest, DraftsCountOnceTheyAreReported) {
   Slot slot = Decoding(20, 100);
   slot.ExpectDrafts(3);
