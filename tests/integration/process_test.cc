@@ -44,6 +44,25 @@ TEST_F(ProcessTest, StreamsTheSameTokensAgainFromTheCache) {
   EXPECT_EQ(first.finishes[0].usage().completion_tokens(), 20u);
 }
 
+// The text turns in circles, so n-grams find drafts.
+TEST_F(ProcessTest, DraftsChangeNoTokenAndARequestMayDoWithout) {
+  ASSERT_NO_FATAL_FAILURE(StartFleet());
+  lockstep::v1::GenerateRequest request = Request(std::vector<uint32_t>(40, 17), 200);
+  const Answer drafted = Generate(request);
+  ASSERT_TRUE(drafted.status.ok()) << drafted.status.error_message();
+  request.set_speculation(lockstep::v1::SPECULATION_OFF);
+  const Answer plain = Generate(request);
+  EXPECT_EQ(drafted.tokens, plain.tokens);
+  ASSERT_EQ(drafted.finishes.size(), 1u);
+  ASSERT_EQ(plain.finishes.size(), 1u);
+  const uint32_t num_accepted = drafted.finishes[0].usage().accepted_draft_tokens();
+  EXPECT_GT(num_accepted, 0u);
+  EXPECT_EQ(plain.finishes[0].usage().accepted_draft_tokens(), 0u);
+  EXPECT_EQ(plain.finishes[0].usage().rejected_draft_tokens(), 0u);
+  EXPECT_EQ(Metric("lockstep_router_spec_decode_accepted_tokens_total{model=\"tiny-llama\"}"),
+            num_accepted);
+}
+
 TEST_F(ProcessTest, EveryListenerServesAllOfTheApi) {
   ASSERT_NO_FATAL_FAILURE(StartFleet({"--listen", "127.0.0.1:0", "--http-listen=127.0.0.1:0"}));
   // The fixture names the first listener.

@@ -61,7 +61,8 @@ TEST_F(SchedulerSpeculationTest, RightDraftsGrowToTheBoundAndWrongOnesStop) {
   SumOfDrafts(20, /*num_right=*/4);
   EXPECT_GE(SumOfDrafts(20, 4), 4u * 19u);
   SumOfDrafts(60, /*num_right=*/0);
-  EXPECT_LE(SumOfDrafts(256, 0), 8u) << "probes";
+  // A draft takes a fifth of a step. One in 20 tokens takes a hundredth of the time.
+  EXPECT_LE(SumOfDrafts(256, 0), 15u) << "probes";
   // And back.
   SumOfDrafts(280, 4);
   EXPECT_GE(SumOfDrafts(20, 4), 4u * 19u);
