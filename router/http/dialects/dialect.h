@@ -30,8 +30,8 @@ struct ApiRequest {
 
   // The prompts of a batch are separate requests with the ids "<id>-<index>".
   void SetRequestId(const std::string& id);
-  // Approximate memory of all prompts.
-  size_t NumHeldBytes() const;
+  // Approximate memory of all prompts, and of what a dialect keeps beside them.
+  virtual size_t NumHeldBytes() const;
 
   std::vector<lockstep::v1::GenerateRequest> prompts;  // at least one
   std::string request_id;                              // empty: the client gave none

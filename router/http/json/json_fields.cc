@@ -151,7 +151,7 @@ std::string JsonFields::PathOf(std::string_view name) const {
 }
 
 absl::Status JsonFields::Finish() {
-  if (!status_.ok()) return status_;
+  if (!status_.ok() || ignores_rest_) return status_;
   std::sort(read_.begin(), read_.end());
   for (const auto& [name, value] : object_.items()) {
     if (std::binary_search(read_.begin(), read_.end(), std::string_view(name))) continue;

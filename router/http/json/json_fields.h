@@ -51,6 +51,8 @@ class JsonFields {
   std::vector<uint32_t> TokenIdsOf(const nlohmann::json& array, const std::string& path);
 
   void Ignore(std::span<const std::string_view> names);
+  // Every member that is not read is ignored, and is not reported as unknown.
+  void IgnoreRest() { ignores_rest_ = true; }
   // UNIMPLEMENTED names a field that requests something unserved.
   void Refuse(std::span<const UnservedField> fields);
 
@@ -69,6 +71,7 @@ class JsonFields {
   const std::string path_;
   const std::string_view text_;
   std::vector<std::string_view> read_;  // sorted by Finish
+  bool ignores_rest_ = false;
   absl::Status status_;
 };
 

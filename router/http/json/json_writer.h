@@ -45,6 +45,8 @@ class JsonWriter {
     AppendJsonString(text, out_);
     return *this;
   }
+  // `text` is one JSON value, or several members of an object with commas between them.
+  JsonWriter& Raw(std::string_view text) { return Literal(text); }
   JsonWriter& Int(std::integral auto value) {
     Separate();
     const fmt::format_int text(value);

@@ -17,6 +17,8 @@ class UnknownFields {
  public:
   explicit UnknownFields(bool refuse) : refuse_(refuse) {}
 
+  bool refuses() const { return refuse_; }
+
   // `path`: of the object around the field; empty for the body itself. UNIMPLEMENTED with the
   // field's name if unknown fields are refused.
   absl::Status Add(std::string_view path, std::string_view name);

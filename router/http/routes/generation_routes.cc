@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "router/http/dialects/openai/openai_dialects.h"
+#include "router/http/dialects/responses/responses_dialect.h"
 #include "router/http/exchanges/generate_exchange.h"
 #include "router/http/routes/route.h"
 
@@ -22,7 +23,8 @@ Route GenerationRoute(std::string path, const Dialect& dialect) {
 // The dialects and their paths.
 std::vector<Route> GenerationRoutes() {
   return {GenerationRoute("/v1/completions", CompletionDialect()),
-          GenerationRoute("/v1/chat/completions", ChatDialect())};
+          GenerationRoute("/v1/chat/completions", ChatDialect()),
+          GenerationRoute("/v1/responses", ResponsesDialect())};
 }
 
 }  // namespace lockstep::router

@@ -45,7 +45,8 @@ std::string ModelList(const lockstep::v1::Model& model, absl::Time created) {
   JsonWriter json(body);
   json.BeginObject().Key("object").String("list").Key("data").BeginArray();
   WriteModel(model, created, json);
-  json.EndArray().EndObject();
+  // Codex looks for models here, in a form of its own, and warns if there is no such list.
+  json.EndArray().Key("models").BeginArray().EndArray().EndObject();
   return body;
 }
 

@@ -87,7 +87,7 @@ TEST_F(ConformanceTest, MethodsOfAPathAreListed) {
   for (const std::string& path : kGetPaths) allowed[path] = "GET, HEAD, OPTIONS";
   allowed["/ping"] = "GET, HEAD, POST, OPTIONS";
   for (const std::string path :
-       {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"}) {
+       {"/v1/completions", "/v1/chat/completions", "/v1/responses", "/tokenize", "/detokenize"}) {
     allowed[path] = "POST, OPTIONS";
   }
   for (const auto& [path, methods] : allowed) {

@@ -78,8 +78,8 @@ TEST_F(GatewayTest, PathsThatAreNotThereAreQuoted) {
   } cases[] = {
       {"/v1/embeddings",
        "there is nothing at \"/v1/embeddings\"; of OpenAI's API there are /v1/chat/completions, "
-       "/v1/completions and /v1/models"},
-      {"/v1/responses", "there are /v1/chat/completions,"},
+       "/v1/completions, /v1/models and /v1/responses"},
+      {"/v1/responses/resp_1", "there are /v1/chat/completions,"},
       {"/v1", "OpenAI's API is under /v1"},
       {"/v1/", "there are /v1/chat/completions,"},
       {"/chat/completions?a=b", "at \"/chat/completions\"; it is at \"/v1/chat/completions\""},

@@ -223,6 +223,7 @@ TEST_F(GatewayTest, SaysWhatItIs) {
   StartAll();
   const json models = Json(Get("/v1/models"));
   EXPECT_EQ(models["data"][0]["id"], "bytes");
+  EXPECT_EQ(models["models"], json::array());  // of Codex
   EXPECT_EQ(models["data"][0]["max_model_len"], kContextTokens);
   EXPECT_EQ(Json(Get("/v1/models/bytes"))["object"], "model");
   EXPECT_EQ(models["data"][0]["weights_dtype"], "none");

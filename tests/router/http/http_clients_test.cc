@@ -42,6 +42,11 @@ TEST_F(HttpClientsTest, OpenAisClientGetsWhatItExpects) {
   ExpectPasses("tests/router/http/openai_client_check.py " + router_->http_address());
 }
 
+TEST_F(HttpClientsTest, OpenAisClientGetsResponsesOfItsTypes) {
+  ASSERT_NO_FATAL_FAILURE(StartGateway());
+  ExpectPasses("tests/router/http/responses_client_check.py " + router_->http_address());
+}
+
 TEST_F(HttpClientsTest, LangchainGetsWhatItExpects) {
   ASSERT_NO_FATAL_FAILURE(StartGateway());
   ExpectPasses("tests/router/http/langchain_client_check.py " + router_->http_address());
@@ -94,6 +99,7 @@ TEST_F(HttpClientsTest, CurlWorksAsTheDocumentsShow) {
   EXPECT_THAT(outcome.output, HasSubstr("\"index\":1"));
   EXPECT_THAT(outcome.output, HasSubstr("\"delta\":{\"role\":\"assistant\",\"content\":\"\"}"));
   EXPECT_THAT(outcome.output, HasSubstr("data: [DONE]"));
+  EXPECT_THAT(outcome.output, HasSubstr("\"object\":\"response\""));
   EXPECT_THAT(outcome.output, HasSubstr("\"tokens\":["));
 }
 

@@ -31,6 +31,21 @@ void WriteRankedToken(const AnswerFrame& frame, uint32_t id, float logprob, uint
   json.EndObject();
 }
 
+std::string TokenText(const Tokenizer& tokenizer, bool as_id, uint32_t id) {
+  return as_id ? fmt::format("token_id:{}", id) : std::string(tokenizer.TokenBytes(id));
+}
+
+// Writes the members and leaves the object open.
+void BeginToken(const Tokenizer& tokenizer, bool as_id, uint32_t id, float logprob,
+                JsonWriter& json) {
+  json.BeginObject().Key("token").String(TokenText(tokenizer, as_id, id));
+  json.Key("logprob").Logprob(logprob).Key("bytes").BeginArray();
+  for (const char byte : tokenizer.TokenBytes(id)) {
+    json.Int(static_cast<unsigned>(static_cast<unsigned char>(byte)));
+  }
+  json.EndArray();
+}
+
 }  // namespace
 
 void CharacterCounter::Add(std::string_view bytes) {
@@ -58,8 +73,18 @@ size_t CharacterCounter::PlaceOf(std::string_view bytes) const {
 }
 
 std::string TokenString(const AnswerFrame& frame, uint32_t id) {
-  if (frame.options.tokens_as_ids) return fmt::format("token_id:{}", id);
-  return std::string(frame.facts.tokenizer->TokenBytes(id));
+  return TokenText(*frame.facts.tokenizer, frame.options.tokens_as_ids, id);
+}
+
+void WriteTokenWithBest(const Tokenizer& tokenizer, bool as_ids, const v1::TokenLogprob& entry,
+                        JsonWriter& json) {
+  BeginToken(tokenizer, as_ids, entry.token_id(), entry.logprob(), json);
+  json.Key("top_logprobs").BeginArray();
+  for (int i = 0; i < entry.top_ids_size(); ++i) {
+    BeginToken(tokenizer, as_ids, entry.top_ids(i), entry.top_logprobs(i), json);
+    json.EndObject();
+  }
+  json.EndArray().EndObject();
 }
 
 bool HasLogprob(const v1::TokenLogprob& entry) { return entry.rank() > 0; }

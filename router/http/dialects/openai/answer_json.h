@@ -95,6 +95,10 @@ void WriteUsage(const AnswerUsage& usage, JsonWriter& json);  // writes the valu
 void WriteTokenIds(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json);
 void WriteFinish(const lockstep::v1::Finish* finish, JsonWriter& json);
 std::string TokenString(const AnswerFrame& frame, uint32_t id);
+// A token of a chat or a response with the best tokens in its place: {"token":..., "logprob":...,
+// "bytes":[...], "top_logprobs":[...]}. `as_ids`: "token_id:17" instead of the token's text.
+void WriteTokenWithBest(const Tokenizer& tokenizer, bool as_ids,
+                        const lockstep::v1::TokenLogprob& entry, JsonWriter& json);
 // Nothing comes before a prompt's first token, so it has no probability.
 bool HasLogprob(const lockstep::v1::TokenLogprob& entry);
 // Counts the token as part of the text. Returns its place.

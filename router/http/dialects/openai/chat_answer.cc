@@ -5,26 +5,10 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-// Writes the members and leaves the object open.
-void BeginChatToken(const AnswerFrame& frame, uint32_t id, float logprob, JsonWriter& json) {
-  json.BeginObject().Key("token").String(TokenString(frame, id)).Key("logprob").Logprob(logprob);
-  json.Key("bytes").BeginArray();
-  for (const char byte : frame.facts.tokenizer->TokenBytes(id)) {
-    json.Int(static_cast<unsigned>(static_cast<unsigned char>(byte)));
-  }
-  json.EndArray();
-}
-
 void WriteChatLogprobs(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json) {
   json.BeginObject().Key("content").BeginArray();
   for (const v1::TokenLogprob* const entry : part.logprobs) {
-    BeginChatToken(frame, entry->token_id(), entry->logprob(), json);
-    json.Key("top_logprobs").BeginArray();
-    for (int i = 0; i < entry->top_ids_size(); ++i) {
-      BeginChatToken(frame, entry->top_ids(i), entry->top_logprobs(i), json);
-      json.EndObject();
-    }
-    json.EndArray().EndObject();
+    WriteTokenWithBest(*frame.facts.tokenizer, frame.options.tokens_as_ids, *entry, json);
   }
   json.EndArray().Key("refusal").Null().EndObject();
 }

@@ -54,7 +54,6 @@ constexpr auto kEveryRequest = std::to_array<UnservedField>({
     {"n_predict", "[-1]"},
     {"max_new_tokens"},
     {"max_length"},
-    {"max_output_tokens"},
     {"min_new_tokens", "[0]"},
     {"min_length", "[0]"},
     {"t_max_predict_ms", "[0]"},
@@ -89,6 +88,7 @@ constexpr auto kEveryRequest = std::to_array<UnservedField>({
 constexpr auto kCompletions = std::to_array<UnservedField>({
     {"messages", "[]", "belongs to /v1/chat/completions; this path takes prompt"},
     {"max_completion_tokens", "[]", "belongs to /v1/chat/completions; this path takes max_tokens"},
+    {"max_output_tokens", "[]", "belongs to /v1/responses; this path takes max_tokens"},
     {"suffix", R"([""])"},
     {"input_prefix", R"([""])"},
     {"input_suffix", R"([""])"},
@@ -98,6 +98,7 @@ constexpr auto kCompletions = std::to_array<UnservedField>({
 
 constexpr auto kChats = std::to_array<UnservedField>({
     {"prompt", "[]", "belongs to /v1/completions; this path takes messages"},
+    {"max_output_tokens", "[]", "belongs to /v1/responses; this path takes max_completion_tokens"},
     {"tools", "[[]]"},
     {"tool_choice", R"(["none", "auto"])"},
     {"functions", "[[]]"},
