@@ -130,6 +130,7 @@ FlagGroup RequestFlags(RouterConfig& config) {
            FromTo(1, 1 << 30)},
           {"max-prompt-tokens", &api.limits.max_prompt_tokens,
            "tokens of a prompt; 0: as many as the context allows"},
+          {"max-tools", &api.limits.max_tools, "tools of a request", FromTo(0, 4096)},
           {"max-samples", &api.limits.max_samples, "the largest n of a request", FromTo(1, 1024)},
           {"max-logprobs", &api.limits.max_logprobs,
            "log-probabilities per token; the worker bounds them too", FromTo(0, 1024)},
