@@ -11,7 +11,7 @@
 namespace lockstep::router {
 
 // How a family of models writes calls of tools and reasoning. A row of a table; immutable, and
-// lives as long as the program. output_format.cc has the table and what each column means.
+// lives as long as the program. output_format_table.h says what each column means.
 struct OutputFormat;
 
 // The name that flags, logs and GetModel use: "hermes", "qwen3_coder", "llama3", "mistral", ...

@@ -19,7 +19,7 @@ struct OutputPart {
     kCallBegin,      // `text` is the name of the function
     kCallArguments,  // `text` is the next piece of a JSON object
     kCallEnd,        // the arguments, joined, are one JSON object
-    kCallBroken,     // the arguments never became one; what follows is content again
+    kCallBroken,     // the arguments never became one; later text is content again
   };
 
   Kind kind = Kind::kContent;
@@ -53,7 +53,7 @@ class OutputParser {
   // Appends to `parts`. `text` is the next piece of the output. `special`: it is the spelling of
   // one special token, and else it holds none.
   void Push(std::string_view text, bool special, std::vector<OutputPart>& parts);
-  // The sequence ended. Appends what waited.
+  // The sequence ended. Appends the text that waited.
   void Finish(std::vector<OutputPart>& parts);
 
   uint32_t num_whole_calls() const;

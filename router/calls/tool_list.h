@@ -2,6 +2,8 @@
 
 #include <absl/status/statusor.h>
 
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +33,8 @@ class ToolList {
     std::string name;
     std::vector<Parameter> parameters;
   };
+
+  absl::Status Add(const nlohmann::json& entry, size_t index);
 
   std::vector<Tool> tools_;
 };

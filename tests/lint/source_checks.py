@@ -30,6 +30,7 @@ ALLOWED_OWN = (
     ("kernels", ("kernels", "common")),
     ("router/core", CORE),
     ("router/text", ("common",)),
+    ("router/calls", ("router/text", "common")),
     ("router/templates", ("router/text", "common")),
     ("router/strands", ("common",)),
     ("router/limits", ("common",)),
