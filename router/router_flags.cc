@@ -15,6 +15,9 @@ FlagGroup ModelFlags(RouterConfig& config) {
                "model folder or GGUF file; the router reads tokenizer, template and limits"},
               {"model-id", &config.model_id,
                "the name that clients use; empty: the file's or folder's name"},
+              {"tool-format", &config.tool_format,
+               "how the model writes calls of tools and reasoning: the name of a format, auto to "
+               "detect it, or none"},
               {"template-python", &config.templates.python,
                "Python with Jinja2, which renders the chat template"},
               {"template-timeout", &config.templates.limits.time,
