@@ -117,7 +117,12 @@ void WriteUsage(const AnswerUsage& usage, JsonWriter& json) {
   json.Key("completion_tokens").Int(usage.completion_tokens);
   json.Key("total_tokens").Int(usage.prompt_tokens + usage.completion_tokens);
   json.Key("prompt_tokens_details").BeginObject().Key("cached_tokens").Int(usage.cached_tokens);
-  json.EndObject().EndObject();
+  json.EndObject();
+  if (usage.reasoning_tokens > 0) {
+    json.Key("completion_tokens_details").BeginObject();
+    json.Key("reasoning_tokens").Int(usage.reasoning_tokens).EndObject();
+  }
+  json.EndObject();
 }
 
 // Writes a choice's ids; null if they were not requested, as in vLLM.
