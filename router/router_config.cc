@@ -11,6 +11,7 @@
 #include "common/net/unix_socket.h"
 #include "common/status.h"
 #include "common/violations.h"
+#include "router/calls/output_format.h"
 #include "router/workers/link/orphan_watch.h"
 #include "router/workers/shard.h"
 #include "router/workers/worker_discovery.h"
@@ -191,6 +192,9 @@ absl::Status RouterConfig::Validate() const {
   }
   violations.Merge(server.Validate());
   violations.Merge(templates.Validate());
+  if (tool_format != "auto" && tool_format != "none") {
+    violations.Merge(FindOutputFormat(tool_format).status(), "tool_format: ");
+  }
   violations.Require(ParsePlacementPolicy(placement).has_value(),
                      "placement: expected prefix, least-loaded or round-robin");
   violations.Merge(WorkerConfigOf("127.0.0.1:1", 0).Validate());

@@ -15,6 +15,9 @@ FlagGroup ModelFlags(RouterConfig& config) {
                "model folder or GGUF file; the router reads tokenizer, template and limits"},
               {"model-id", &config.model_id,
                "the name that clients use; empty: the file's or folder's name"},
+              {"tool-format", &config.tool_format,
+               "how the model writes calls of tools and reasoning: the name of a format, auto to "
+               "detect it, or none"},
               {"template-python", &config.templates.python,
                "Python with Jinja2, which renders the chat template"},
               {"template-timeout", &config.templates.limits.time,
@@ -130,6 +133,7 @@ FlagGroup RequestFlags(RouterConfig& config) {
            FromTo(1, 1 << 30)},
           {"max-prompt-tokens", &api.limits.max_prompt_tokens,
            "tokens of a prompt; 0: as many as the context allows"},
+          {"max-tools", &api.limits.max_tools, "tools of a request", FromTo(0, 4096)},
           {"max-samples", &api.limits.max_samples, "the largest n of a request", FromTo(1, 1024)},
           {"max-logprobs", &api.limits.max_logprobs,
            "log-probabilities per token; the worker bounds them too", FromTo(0, 1024)},

@@ -136,8 +136,11 @@ absl::StatusOr<std::unique_ptr<RouterProcess>> RouterProcess::Start(RouterConfig
   FitConnections(config, RaiseDescriptorLimit());
   const CagedTemplate* caged = nullptr;
   LOCKSTEP_ASSIGN_OR_RETURN(ServedModel model, LoadModel(config, caged));
+  LOCKSTEP_RETURN_IF_ERROR(model.SetOutputFormat(config.tool_format));
   for (const std::string& warning : model.config.warnings) spdlog::warn("{}", warning);
   spdlog::info("end ids: {}", fmt::join(model.config.eos_token_ids, ", "));
+  spdlog::info("tool format: {}",
+               model.output_format == nullptr ? "none" : NameOf(*model.output_format));
   config.worker.expected = model.expected();
   config.worker.agreement = std::make_shared<WorkerAgreement>(config.Agreement());
   std::unique_ptr<RouterProcess> process(

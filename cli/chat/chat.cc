@@ -171,6 +171,8 @@ void Chat::Ask(const std::string& message) {
   conversation_.AddUser(message);
   lockstep::v1::GenerateRequest request = request_;
   conversation_.FillPrompt(request.mutable_chat());
+  // Reasoning is shown with its markers, as the model writes it.
+  request.mutable_output()->set_split_reasoning(false);
   std::string text;
   const absl::StatusOr<router::Answer> answer = Generate(request, text);
   if (answer.ok() || !text.empty()) std::printf("\n");

@@ -21,6 +21,8 @@ std::string ReasonName(v1::FinishReason reason) {
       return "length";
     case v1::FINISH_REASON_ABORT:
       return "abort";
+    case v1::FINISH_REASON_TOOL_CALLS:
+      return "tool_calls";
     default:
       return "unspecified";
   }
@@ -50,12 +52,16 @@ Json OutputJson(size_t index, const AnswerOutput& output) {
                {"text", output.text},
                {"token_ids", output.token_ids},
                {"finish_reason", output.finished ? ReasonName(finish.reason()) : "none"}};
+  if (!output.reasoning.empty()) json["reasoning"] = output.reasoning;
   if (finish.has_stop_string()) json["stop_string"] = finish.stop_string();
   if (finish.has_stop_token_id()) json["stop_token_id"] = finish.stop_token_id();
   json["usage"] = {{"prompt_tokens", finish.usage().prompt_tokens()},
                    {"completion_tokens", finish.usage().completion_tokens()},
                    {"cached_tokens", finish.usage().cached_tokens()},
                    {"seed", finish.usage().seed()}};
+  if (finish.usage().reasoning_tokens() > 0) {
+    json["usage"]["reasoning_tokens"] = finish.usage().reasoning_tokens();
+  }
   json["timings"] = {
       {"queue_seconds", finish.timings().queue_seconds()},
       {"time_to_first_token_seconds", finish.timings().time_to_first_token_seconds()},
@@ -108,6 +114,7 @@ absl::Status Answer::Add(const v1::GenerateResponse& response, uint32_t max_outp
       const v1::OutputDelta& delta = response.delta();
       AnswerOutput& target = output(delta.index());
       target.text += delta.text();
+      target.reasoning += delta.reasoning();
       target.token_ids.insert(target.token_ids.end(), delta.token_ids().begin(),
                               delta.token_ids().end());
       target.logprobs.insert(target.logprobs.end(), delta.logprobs().begin(),

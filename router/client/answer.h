@@ -13,6 +13,7 @@ namespace lockstep::router {
 // One of the n outputs of a request, put together from its deltas.
 struct AnswerOutput {
   std::string text;
+  std::string reasoning;
   std::vector<uint32_t> token_ids;
   std::vector<lockstep::v1::TokenLogprob> logprobs;
   bool finished = false;

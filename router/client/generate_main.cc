@@ -109,6 +109,8 @@ absl::Status FillRequest(const GenerateOptions& options, v1::GenerateRequest& re
   if (const auto v = options.logprobs) output->set_logprobs(*v);
   if (const auto v = options.prompt_logprobs) output->set_prompt_logprobs(*v);
   output->set_skip_special_tokens(options.skip_special_tokens);
+  // Text is printed as it comes, with the markers of reasoning. JSON has a member for it.
+  if (!options.json) output->set_split_reasoning(false);
   if (const auto v = options.priority) request.set_priority(*v);
   request.set_tenant(options.tenant);
   request.set_cache_salt(options.cache_salt);

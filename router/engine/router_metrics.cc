@@ -27,6 +27,7 @@ constexpr std::array<std::string_view, 7> kRejectionNames = {
 constexpr std::array<std::string_view, 4> kFinishedNames = {"stop", "length", "abort", "error"};
 constexpr std::array<std::string_view, 2> kStageNames = {"queued", "running"};
 constexpr std::array<std::string_view, 2> kRetryNames = {"resumed", "failed"};
+constexpr std::array<std::string_view, 2> kToolCallNames = {"whole", "broken"};
 constexpr std::array<std::string_view, 4> kBlockStates = {"free", "used", "cached", "fenced"};
 constexpr std::array<std::string_view, 2> kPhaseNames = {"prefill", "decode"};
 constexpr std::array<std::string_view, 2> kOwnerNames = {"self", "other"};
@@ -133,6 +134,10 @@ void RouterMetrics::MakeRequestCounts() {
   requests_retried_total = b.MakeCounters("requests_retried_total",
                                           "Requests that outlived or failed with a lost worker.",
                                           "outcome", kRetryNames);
+  tool_requests_total =
+      b.MakeCounter("tool_requests_total", "Requests whose model could call tools.");
+  tool_calls_total = b.MakeCounters("tool_calls_total", "Calls of tools that models wrote.",
+                                    "outcome", kToolCallNames);
   queue_requests = b.MakeGauge("queue_requests", "Waiting requests: none of their sequences runs.");
   queue_tokens = b.MakeGauge("queue_tokens", "Prompt tokens of waiting requests.");
   running_requests =

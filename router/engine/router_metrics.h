@@ -24,6 +24,7 @@ enum class FinishedAs { kStop, kLength, kAbort, kError };
 enum class RequestStage { kQueued, kRunning };
 enum class StepPhase { kPrefill, kDecode };
 enum class RetryOutcome { kResumed, kFailed };
+enum class ToolCallOutcome { kWhole, kBroken };
 
 // The series with the label of one worker.
 struct WorkerSeries {
@@ -81,6 +82,8 @@ struct RouterMetrics {
   std::array<prometheus::Counter*, 4> requests_finished_total;   // by FinishedAs
   std::array<prometheus::Counter*, 2> requests_cancelled_total;  // by RequestStage
   std::array<prometheus::Counter*, 2> requests_retried_total;    // by RetryOutcome
+  prometheus::Counter* tool_requests_total;
+  std::array<prometheus::Counter*, 2> tool_calls_total;  // by ToolCallOutcome
   prometheus::Gauge* queue_requests;
   prometheus::Gauge* queue_tokens;
   prometheus::Gauge* running_requests;

@@ -83,6 +83,8 @@ async function readEvents(response, take) {
 
 // Words with their probabilities: text that comes without any is shown all the same.
 function addText(element, choice) {
+  const thought = choice.delta?.reasoning_content ?? "";
+  if (thought) element.append(make("span", "reasoning", thought));
   const text = choice.delta?.content ?? "";
   const tokens = choice.logprobs?.content ?? [];
   if (tokens.map((token) => token.token).join("") !== text) {

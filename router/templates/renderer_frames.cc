@@ -1,5 +1,6 @@
 #include "router/templates/renderer_frames.h"
 
+#include <array>
 #include <utility>
 
 #include "common/status.h"
@@ -11,6 +12,11 @@ namespace {
 enum class JobKind : uint8_t { kLoad = 'L', kRender = 'R' };
 constexpr char kOk = 'K';
 constexpr char kError = 'E';
+
+// In the order of the frame.
+constexpr auto kTextsOfMessage = std::to_array<std::string ChatMessage::*>(
+    {&ChatMessage::role, &ChatMessage::content, &ChatMessage::name, &ChatMessage::tool_calls_json,
+     &ChatMessage::tool_call_id, &ChatMessage::reasoning});
 
 // Starts with room for the header; Finish fills it in.
 class Writer {
@@ -54,9 +60,12 @@ std::string LoadFrame(const TemplateSource& source) {
 
 absl::StatusOr<std::string> RenderFrame(std::span<const ChatMessage> messages,
                                         const ChatTemplate::RenderOptions& options) {
-  size_t bytes = 64 + options.extra_arguments_json.size() + options.marked_characters.size();
+  size_t bytes = 64 + options.extra_arguments_json.size() + options.tools_json.size() +
+                 options.marked_characters.size();
   for (const ChatMessage& message : messages) {
-    bytes += message.role.size() + message.content.size() + message.name.size() + 12;
+    for (std::string ChatMessage::* const text : kTextsOfMessage) {
+      bytes += kFrameHeaderBytes + (message.*text).size();
+    }
   }
   if (bytes > kMaxJobBytes) {
     return InvalidArgument("a chat of {} bytes, expected at most {}", bytes, kMaxJobBytes);
@@ -65,11 +74,10 @@ absl::StatusOr<std::string> RenderFrame(std::span<const ChatMessage> messages,
   writer.Flag(options.add_generation_prompt);
   writer.String(options.marked_characters);
   writer.String(options.extra_arguments_json);
+  writer.String(options.tools_json);
   writer.Length(messages.size());
   for (const ChatMessage& message : messages) {
-    writer.String(message.role);
-    writer.String(message.content);
-    writer.String(message.name);
+    for (std::string ChatMessage::* const text : kTextsOfMessage) writer.String(message.*text);
   }
   return writer.Finish();
 }

@@ -17,6 +17,12 @@ struct ChatMessage {
   std::string role;
   std::string content;
   std::string name;  // may be empty
+  // The calls of tools that an assistant made: a JSON array in the form of OpenAI's `tool_calls`,
+  // but `function.arguments` is an object. Empty: none. With calls, an empty content is undefined
+  // for templates.
+  std::string tool_calls_json = {};
+  std::string tool_call_id = {};  // the call whose result this is; may be empty
+  std::string reasoning = {};     // templates see it under each of the usual names
 };
 
 // A chat template that is ready to render.
@@ -28,8 +34,9 @@ class ChatTemplate {
   struct RenderOptions {
     bool add_generation_prompt = true;
     std::string extra_arguments_json;  // one JSON object or empty
-    // Messages and arguments hold marks (text_marks.h) that stand for these characters. Empty: no
-    // marks.
+    std::string tools_json = {};       // a JSON array of objects, or empty: no tools
+    // Messages, arguments and tools hold marks (text_marks.h) that stand for these characters.
+    // Empty: no marks.
     std::string marked_characters;
   };
   // The prompt's text, with special tokens spelled out. INVALID_ARGUMENT with the template's own

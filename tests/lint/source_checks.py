@@ -41,7 +41,7 @@ ALLOWED_OWN = (
     ("router/mailboxes", (*WORKERS, *TRACING)),
     ("router/fleet", (*WORKERS, *TRACING, "router/mailboxes")),
     ("router/engine", ENGINE),
-    ("router/serving", (*ENGINE, "router/auth", "router/text", "lockstep")),
+    ("router/serving", (*ENGINE, "router/auth", "router/calls", "router/text", "lockstep")),
     ("router/front", ("router/strands", "router/limits", "common")),
     ("router/grpc", TRANSPORT),
     ("router/http", (*TRANSPORT, "router/page")),

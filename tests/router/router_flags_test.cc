@@ -31,6 +31,13 @@ std::string ObjectionTo(std::string_view name, const std::string& value) {
   return start == std::string::npos ? "" : message.substr(start);
 }
 
+TEST(RouterFlagsTest, AWrongToolFormatListsTheOthers) {
+  for (const char* const name : {"auto", "none", "hermes"}) {
+    EXPECT_EQ(ObjectionTo("tool-format", name), "");
+  }
+  EXPECT_THAT(ObjectionTo("tool-format", "nonsense"), HasSubstr("hermes"));
+}
+
 bool IsTime(std::string_view name) {
   RouterConfig config;
   FlagTable table = RouterFlags(config);

@@ -50,6 +50,10 @@ const json* JsonFields::Find(std::string_view name) {
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
+std::string_view JsonFields::BodyText(std::string_view name) const {
+  return JsonMember(text_, name);
+}
+
 std::optional<bool> JsonFields::Bool(std::string_view name) {
   const json* const value = Find(name);
   if (value == nullptr) return std::nullopt;

@@ -38,6 +38,8 @@ class JsonFields {
   }
 
   const nlohmann::json* Find(std::string_view name);  // nullptr if absent
+  // The text of a member of the body itself, for readers that need the order of keys. "" if absent.
+  std::string_view BodyText(std::string_view name) const;
   std::optional<bool> Bool(std::string_view name);
   std::optional<int64_t> Integer(std::string_view name, int64_t low, int64_t high);
   // `high` is the largest value in the error's text only. Larger values pass: later checks refuse

@@ -25,7 +25,9 @@ void WritePermission(std::string_view model, absl::Time created, JsonWriter& jso
   json.EndObject();
 }
 
-void WriteModel(const lockstep::v1::Model& model, absl::Time created, JsonWriter& json) {
+void WriteModel(const ApiContext& api, JsonWriter& json) {
+  const lockstep::v1::Model model = DescribeModel(api);
+  const absl::Time created = api.started;
   json.BeginObject().Key("id").String(model.id()).Key("object").String("model");
   json.Key("created").Int(absl::ToUnixSeconds(created)).Key("owned_by").String("lockstep");
   json.Key("root").String(model.id()).Key("parent").Null();
@@ -35,16 +37,19 @@ void WriteModel(const lockstep::v1::Model& model, absl::Time created, JsonWriter
     json.Key("weights_bytes").Int(static_cast<int64_t>(model.weights_bytes()));
     json.Key("kv_dtype").String(model.kv_dtype());
   }
+  if (api.model.output_format != nullptr) {
+    json.Key("tool_format").String(NameOf(*api.model.output_format));
+  }
   json.Key("permission").BeginArray();
   WritePermission(model.id(), created, json);
   json.EndArray().EndObject();
 }
 
-std::string ModelList(const lockstep::v1::Model& model, absl::Time created) {
+std::string ModelList(const ApiContext& api) {
   std::string body;
   JsonWriter json(body);
   json.BeginObject().Key("object").String("list").Key("data").BeginArray();
-  WriteModel(model, created, json);
+  WriteModel(api, json);
   // Codex looks for models here, in a form of its own, and warns if there is no such list.
   json.EndArray().Key("models").BeginArray().EndArray().EndObject();
   return body;
@@ -59,14 +64,14 @@ std::shared_ptr<Exchange> ReplyModel(RouteContext& context, RoutedRequest& reque
   }
   std::string body;
   JsonWriter json(body);
-  WriteModel(DescribeModel(context.api), context.api.started, json);
+  WriteModel(context.api, json);
   return Reply(request, {}, std::move(body));
 }
 
 std::shared_ptr<Exchange> AnswerModels(RouteContext& context, RoutedRequest request) {
   const std::string_view rest = std::string_view(request.http.path).substr(kModels.size());
   if (rest.empty() || rest == "/") {
-    return Reply(request, {}, ModelList(DescribeModel(context.api), context.api.started));
+    return Reply(request, {}, ModelList(context.api));
   }
   return ReplyModel(context, request, PercentDecoded(rest.substr(1)));
 }

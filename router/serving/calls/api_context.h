@@ -20,6 +20,7 @@
 #include "router/serving/calls/call_registry.h"
 #include "router/serving/calls/gatekeeper.h"
 #include "router/serving/calls/text_places.h"
+#include "router/serving/output/tool_call_counts.h"
 #include "router/serving/prompts/prompt_encoder.h"
 #include "router/serving/prompts/served_model.h"
 #include "router/serving/status/fleet_history.h"
@@ -92,6 +93,13 @@ class ApiContext : public ServingParts {
   // Counts a request that ended, or was refused (lockstep_router_requests_total).
   void CountEnd(absl::StatusCode code) const {
     RouterMetrics::At(metrics.requests_total, code).Increment();
+  }
+  // Counts the calls of tools in an output (lockstep_router_tool_calls_total).
+  void CountToolCalls(const ToolCallCounts& counts) const {
+    RouterMetrics::At(metrics.tool_calls_total, ToolCallOutcome::kWhole)
+        .Increment(counts.num_whole);
+    RouterMetrics::At(metrics.tool_calls_total, ToolCallOutcome::kBroken)
+        .Increment(counts.num_broken);
   }
   // Null if the request is not recorded. `name`: the span's name until TraceRequest sets a better
   // one.

@@ -13,6 +13,8 @@ inline std::string_view FinishReasonName(lockstep::v1::FinishReason reason) {
       return "stop";
     case lockstep::v1::FINISH_REASON_LENGTH:
       return "length";
+    case lockstep::v1::FINISH_REASON_TOOL_CALLS:
+      return "tool_calls";
     default:
       return "abort";
   }

@@ -8,6 +8,7 @@
 #include "router/serving/calls/call_trace.h"
 #include "router/serving/validation/bad_words.h"
 #include "router/serving/validation/build_request.h"
+#include "router/serving/validation/tool_checks.h"
 
 namespace lockstep::router {
 namespace {
@@ -27,9 +28,10 @@ constexpr size_t kBytesPerToken = 4;
 
 size_t NumPromptBytes(const v1::GenerateRequest& request) {
   if (request.has_token_ids()) return kBytesPerToken * request.token_ids().ids_size();
-  size_t num_bytes = request.text().size();
+  size_t num_bytes = request.text().size() + request.chat().tools_json().size();
   for (const v1::ChatMessage& message : request.chat().messages()) {
-    num_bytes += message.content().size();
+    num_bytes +=
+        message.content().size() + message.reasoning().size() + message.tool_calls_json().size();
   }
   return num_bytes;
 }
@@ -169,8 +171,11 @@ absl::Status GenerateCall::Prepare() {
       BadWordTokens(*context_.model.tokenizer, message.sampling().bad_words()));
   LOCKSTEP_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
                             context_.encoder.Encode(message, &encoding_));
+  TextOptions text_options = TextOptions::Of(message);
+  LOCKSTEP_ASSIGN_OR_RETURN(text_options.reading, ReadingOf(message, context_.model, prompt));
   LOCKSTEP_ASSIGN_OR_RETURN(
       Request request, BuildRequest(message, std::move(prompt), limits, facts, request_context));
+  if (OffersTools(message.chat())) context_.metrics.tool_requests_total->Increment();
   Attribute(origin_.tenant.get(), request);
   request.follows_in_batch = origin_.follows_in_batch;
   if (permit_ != nullptr) permit_->ChargePrompt(request.prompt_tokens.size());
@@ -181,7 +186,7 @@ absl::Status GenerateCall::Prepare() {
   if (origin_.trace != nullptr) {
     TraceRequest(message, *request_, context_.model.id, *origin_.trace);
   }
-  builder_.emplace(*context_.model.tokenizer, request_, TextOptions::Of(message));
+  builder_.emplace(*context_.model.tokenizer, request_, text_options);
   outbox_ = context_.engine.MakeOutbox(
       [weak = weak_from_this()] {
         if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->Schedule();
@@ -239,6 +244,7 @@ void GenerateCall::RecordEnd(const absl::Status& status) {
   if (!registered_id_.empty()) context_.registry.Remove(registered_id_);
   if (shown_ != nullptr) context_.board.Leave(shown_, status.ok(), context_.clock.Now());
   if (!status.ok()) EndTrace(status.code());  // otherwise the last messages may still be refused
+  if (builder_.has_value()) context_.CountToolCalls(builder_->tool_calls());
   // The tenant may begin its next call as soon as it can know that this one is over.
   permit_.reset();
   context_.CountEnd(status.code());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/instant.h"
+#include "router/serving/output/tool_call_id.h"
 
 namespace lockstep::router {
 namespace {
@@ -36,6 +37,16 @@ void FillLogprob(const TokenLogprobs& in, v1::TokenLogprob* out) {
   }
 }
 
+// True: the only call that is allowed has ended. Parts behind it are dropped.
+bool AddParts(std::vector<OutputPart> parts, bool single_call, PartMessages& out,
+              std::vector<v1::GenerateResponse>& messages) {
+  for (OutputPart& part : parts) {
+    if (single_call && part.kind == OutputPart::Kind::kCallEnd) return true;
+    out.Add(std::move(part), messages);
+  }
+  return false;
+}
+
 }  // namespace
 
 TextOptions TextOptions::Of(const v1::GenerateRequest& request) {
@@ -50,8 +61,10 @@ TextOptions TextOptions::Of(const v1::GenerateRequest& request) {
 
 ResponseBuilder::ResponseBuilder(const Tokenizer& tokenizer, std::shared_ptr<const Request> request,
                                  const TextOptions& options)
-    : request_(std::move(request)),
+    : tokenizer_(tokenizer),
+      request_(std::move(request)),
       include_stop_(options.include_stop),
+      skip_special_tokens_(options.skip_special_tokens),
       prompt_token_ids_(options.prompt_token_ids),
       num_unfinished_(request_->num_samples) {
   samples_.reserve(request_->num_samples);
@@ -59,6 +72,12 @@ ResponseBuilder::ResponseBuilder(const Tokenizer& tokenizer, std::shared_ptr<con
     samples_.push_back(
         {.detokenizer = IncrementalDetokenizer(tokenizer, options.skip_special_tokens),
          .matcher = StopMatcher(options.stop_strings, options.include_stop)});
+    if (options.reading == nullptr) continue;
+    const auto id_of = [request = request_, &format = options.reading->format, i](uint32_t call) {
+      return ToolCallId(format, *request, i, call);
+    };
+    samples_.back().parts = std::make_unique<Parts>(
+        Parts{.splitter = OutputSplitter(options.reading), .messages = PartMessages(i, id_of)});
   }
 }
 
@@ -116,36 +135,67 @@ void ResponseBuilder::AddTokens(SampleOutput& output, Instant now,
   sample.num_drafted += output.num_drafted;
   sample.num_accepted_drafts += output.num_accepted_drafts;
   for (size_t i = 0; i < output.tokens.size();) {
-    v1::OutputDelta* const delta = messages.emplace_back().mutable_delta();
-    delta->set_index(output.sample_index);
+    messages.emplace_back().mutable_delta()->set_index(output.sample_index);
     const size_t last = std::min(output.tokens.size(), i + kMaxTokensPerMessage);
     for (; i < last; ++i) {
+      v1::OutputDelta* const delta = messages.back().mutable_delta();
       delta->add_token_ids(output.tokens[i]);
       if (i < output.logprobs.size()) FillLogprob(output.logprobs[i], delta->add_logprobs());
       ++sample.num_tokens;
-      const std::optional<size_t> matched =
-          AddTokenText(sample, output.tokens[i], *delta->mutable_text());
-      if (!matched.has_value()) continue;
-      AddFinish(output.sample_index, v1::FINISH_REASON_STOP, now, messages)
-          ->set_stop_string(sample.matcher.stop_string(*matched));
+      const EarlyEnd end = sample.parts == nullptr
+                               ? AddTokenText(sample, output.tokens[i], messages)
+                               : AddTokenParts(sample, output.tokens[i], messages);
+      if (!end.call && !end.stop_string.has_value()) continue;
+      v1::Finish* const finish =
+          AddFinish(output.sample_index, v1::FINISH_REASON_STOP, now, messages);
+      if (!end.call) finish->set_stop_string(sample.matcher.stop_string(*end.stop_string));
       stopped.push_back(output.sample_index);
       return;
     }
   }
 }
 
-std::optional<size_t> ResponseBuilder::AddTokenText(Sample& sample, TokenId token,
-                                                    std::string& text) const {
-  // Stop ids are masked while they must not end the sequence. So a sampled stop id did end it.
+// Stop ids are masked while they must not end the sequence. So a sampled stop id did end it.
+bool ResponseBuilder::IsSilentEnd(TokenId token) const {
   const std::vector<TokenId>& stop_ids = request_->sampling.stop_token_ids;
-  if (!include_stop_ && std::binary_search(stop_ids.begin(), stop_ids.end(), token)) {
-    return std::nullopt;
-  }
+  return !include_stop_ && std::binary_search(stop_ids.begin(), stop_ids.end(), token);
+}
+
+ResponseBuilder::EarlyEnd ResponseBuilder::AddTokenText(
+    Sample& sample, TokenId token, std::vector<v1::GenerateResponse>& messages) const {
+  if (IsSilentEnd(token)) return {};
   const std::string piece = sample.detokenizer.Push(token);
-  if (piece.empty()) return std::nullopt;
-  StopMatcher::Output out = sample.matcher.Push(piece, MayStop(sample));
-  text += out.text;
-  return out.matched;
+  if (piece.empty()) return {};
+  const StopMatcher::Output out = sample.matcher.Push(piece, MayStop(sample));
+  *messages.back().mutable_delta()->mutable_text() += out.text;
+  return {.stop_string = out.matched};
+}
+
+ResponseBuilder::EarlyEnd ResponseBuilder::AddTokenParts(
+    Sample& sample, TokenId token, std::vector<v1::GenerateResponse>& messages) const {
+  OutputSplitter& splitter = sample.parts->splitter;
+  const bool was_reasoning = splitter.parser().in_reasoning();
+  const std::string_view special =
+      tokenizer_.IsSpecial(token) ? tokenizer_.TokenBytes(token) : std::string_view();
+  EarlyEnd end;
+  std::vector<OutputPart> parts;
+  if (IsSilentEnd(token)) {
+    // The end of the sequence tells the parser as much.
+  } else if (!special.empty() && skip_special_tokens_) {
+    splitter.AddHiddenSpecial(special);
+    splitter.Take("", parts);
+  } else if (const std::string piece = sample.detokenizer.Push(token); !piece.empty()) {
+    splitter.AddText(piece, special);
+    const StopMatcher::Output out = sample.matcher.Push(piece, MayStop(sample));
+    splitter.Take(out.text, parts);
+    end.stop_string = out.matched;
+  }
+  if (end.stop_string.has_value()) splitter.Finish(parts);
+  if (was_reasoning || splitter.parser().in_reasoning()) ++sample.parts->num_reasoning_tokens;
+  end.call =
+      AddParts(std::move(parts), splitter.reading().single_call, sample.parts->messages, messages);
+  sample.parts->num_broken_calls = splitter.parser().num_broken_calls();
+  return end;
 }
 
 // As at vLLM: the text of the first min_new_tokens tokens ends nothing.
@@ -157,21 +207,10 @@ void ResponseBuilder::AddEnd(uint32_t index, const SampleEnd& end,
                              std::vector<v1::GenerateResponse>& messages) {
   Sample& sample = samples_.at(index);
   if (sample.finished) return;
-  const std::string rest = sample.detokenizer.Flush();
-  StopMatcher::Output out;
-  if (!rest.empty()) out = sample.matcher.Push(rest, MayStop(sample));
-  if (!out.matched.has_value()) out.text += sample.matcher.Flush();
-  if (!out.text.empty()) {
-    const bool follows_own_delta = !messages.empty() && messages.back().has_delta() &&
-                                   messages.back().delta().index() == index;
-    v1::OutputDelta* const delta =
-        (follows_own_delta ? messages.back() : messages.emplace_back()).mutable_delta();
-    delta->set_index(index);
-    *delta->mutable_text() += out.text;
-  }
-  if (out.matched.has_value()) {
+  const std::optional<size_t> stop_string = AddRest(index, end.reason, messages);
+  if (stop_string.has_value()) {
     AddFinish(index, v1::FINISH_REASON_STOP, end.at, messages)
-        ->set_stop_string(sample.matcher.stop_string(*out.matched));
+        ->set_stop_string(sample.matcher.stop_string(*stop_string));
     return;
   }
   any_aborted_ = any_aborted_ || end.reason == FinishReason::kAborted;
@@ -179,11 +218,47 @@ void ResponseBuilder::AddEnd(uint32_t index, const SampleEnd& end,
   if (end.stop_token.has_value()) finish->set_stop_token_id(*end.stop_token);
 }
 
+std::optional<size_t> ResponseBuilder::AddRest(uint32_t index, FinishReason reason,
+                                               std::vector<v1::GenerateResponse>& messages) {
+  Sample& sample = samples_[index];
+  const std::string rest = sample.detokenizer.Flush();
+  StopMatcher::Output out;
+  if (!rest.empty()) out = sample.matcher.Push(rest, MayStop(sample));
+  if (!out.matched.has_value()) out.text += sample.matcher.Flush();
+  if (sample.parts != nullptr) {
+    OutputSplitter& splitter = sample.parts->splitter;
+    std::vector<OutputPart> parts;
+    splitter.AddText(rest, "");
+    splitter.Take(out.text, parts);
+    splitter.Finish(parts);
+    AddParts(std::move(parts), splitter.reading().single_call, sample.parts->messages, messages);
+    if (reason == FinishReason::kStop) {
+      sample.parts->num_broken_calls = splitter.parser().num_broken_calls();
+    }
+  } else if (!out.text.empty()) {
+    const bool follows_own_delta = !messages.empty() && messages.back().has_delta() &&
+                                   messages.back().delta().index() == index;
+    v1::OutputDelta* const delta =
+        (follows_own_delta ? messages.back() : messages.emplace_back()).mutable_delta();
+    delta->set_index(index);
+    *delta->mutable_text() += out.text;
+  }
+  return out.matched;
+}
+
 v1::Finish* ResponseBuilder::AddFinish(uint32_t index, v1::FinishReason reason, Instant at,
                                        std::vector<v1::GenerateResponse>& messages) {
   Sample& sample = samples_[index];
   sample.finished = true;
   --num_unfinished_;
+  uint32_t num_reasoning_tokens = 0;
+  if (sample.parts != nullptr) {
+    const uint32_t num_calls = sample.parts->splitter.parser().num_whole_calls();
+    if (reason == v1::FINISH_REASON_STOP && num_calls > 0) reason = v1::FINISH_REASON_TOOL_CALLS;
+    tool_calls_.num_whole += num_calls;
+    tool_calls_.num_broken += sample.parts->num_broken_calls;
+    num_reasoning_tokens = sample.parts->num_reasoning_tokens;
+  }
   v1::Finish* const finish = messages.emplace_back().mutable_finish();
   finish->set_index(index);
   finish->set_reason(reason);
@@ -192,6 +267,7 @@ v1::Finish* ResponseBuilder::AddFinish(uint32_t index, v1::FinishReason reason, 
   usage->set_completion_tokens(sample.num_tokens);
   usage->set_cached_tokens(start_.num_cached_tokens);
   usage->set_seed(request_->sampling.seed);
+  usage->set_reasoning_tokens(num_reasoning_tokens);
   // Right drafts behind a stop string are not part of the output.
   const uint32_t num_accepted = std::min(sample.num_accepted_drafts, sample.num_tokens);
   usage->set_accepted_draft_tokens(num_accepted);

@@ -20,7 +20,8 @@ namespace lockstep::router {
 //
 // In a text prompt, "<|im_end|>" is the special token if the request says so, or else if the
 // router's default says so. In a chat, special tokens come from the model's template alone. What a
-// client writes in a message is encoded as plain characters.
+// client writes in a message, in a tool or in an argument of the template is encoded as plain
+// characters.
 //
 // The text of a prompt is the rendering, byte for byte. If client text spells a special token, or
 // could together with the text next to it, the chat is rendered again with marks (text_marks.h).
@@ -36,8 +37,8 @@ class PromptEncoder {
 
   // Counted for each message, for its part of the rendering. In bytes of text.
   static constexpr size_t kMessageWorkBytes = 512;
-  // The amount of work of EncodeChat, in bytes of text to tokenize. Arguments are parsed here and
-  // in the renderer, and count twice.
+  // The amount of work of EncodeChat, in bytes of text to tokenize. Arguments, tools and calls are
+  // parsed here and in the renderer, and count twice.
   static size_t NumWorkBytes(const lockstep::v1::ChatPrompt& chat);
 
   // INVALID_ARGUMENT gives the field's path. The request must have passed CheckRequest. CANCELLED
@@ -55,12 +56,15 @@ class PromptEncoder {
                                                   const CancelFlag* cancellation = nullptr) const;
 
  private:
-  std::string MarkArguments(const std::string& arguments, TextMarks& marks) const;
+  struct TemplateInput {
+    std::vector<ChatMessage> messages;
+    ChatTemplate::RenderOptions options;
+  };
+  std::string MarkJson(std::string_view json, TextMarks& marks) const;
+  ChatMessage MarkMessage(const ChatMessage& message, TextMarks& marks) const;
   absl::StatusOr<std::vector<ChatPiece>> Render(const lockstep::v1::ChatPrompt& chat) const;
   absl::StatusOr<std::string> RenderOnce(const lockstep::v1::ChatPrompt& chat,
-                                         std::vector<ChatMessage> messages,
-                                         const std::string& arguments,
-                                         const std::string& marked_characters = "") const;
+                                         TemplateInput input) const;
 
   const ServedModel& model_;
   const bool parse_special_;

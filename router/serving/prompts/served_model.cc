@@ -66,8 +66,17 @@ absl::StatusOr<ServedModel> ServedModel::Load(const std::string& path, std::stri
     if (!loaded.ok()) return Annotate(loaded.status(), path);
     model.chat_template = *std::move(loaded);
   }
+  model.output_format = DetectOutputFormat(tokenizer);
   model.id = id.empty() ? NameOf(path) : std::move(id);
   return model;
+}
+
+absl::Status ServedModel::SetOutputFormat(std::string_view name) {
+  if (name == "auto") return absl::OkStatus();
+  output_format = nullptr;
+  if (name == "none") return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(output_format, FindOutputFormat(name));
+  return absl::OkStatus();
 }
 
 ExpectedModel ServedModel::expected() const {

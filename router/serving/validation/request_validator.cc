@@ -10,6 +10,7 @@
 #include "common/violations.h"
 #include "router/serving/validation/context_overflow.h"
 #include "router/serving/validation/field_checks.h"
+#include "router/serving/validation/tool_checks.h"
 
 namespace lockstep::router {
 namespace {
@@ -109,6 +110,17 @@ absl::Status CheckStop(const v1::StopCriteria& stop, const RequestLimits& limits
   return CheckTokenIds("stop.stop_token_ids", stop.stop_token_ids(), model);
 }
 
+absl::Status CheckMessage(const v1::ChatMessage& message, const std::string& path) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields(path, message));
+  if (message.role().empty()) {
+    return InvalidArgument("{}.role: expected a role such as \"user\", got none", path);
+  }
+  // Templates print role and name between special tokens. These characters cannot spell one.
+  LOCKSTEP_RETURN_IF_ERROR(CheckId(path + ".role", message.role(), kMaxRoleBytes));
+  LOCKSTEP_RETURN_IF_ERROR(CheckId(path + ".name", message.name(), kMaxRoleBytes));
+  return CheckToolFields(message, path);
+}
+
 absl::Status CheckNumIds(const v1::GenerateRequest& request, const RequestLimits& limits,
                          const ModelFacts& model) {
   const auto num_ids = static_cast<uint32_t>(request.token_ids().ids_size());
@@ -148,6 +160,7 @@ absl::Status RequestLimits::Validate() const {
   violations.Require(max_chat_messages >= 1, "max_chat_messages: must be at least 1");
   violations.Require(max_samples >= 1 && max_samples <= 1024,
                      "max_samples: must be from 1 to 1024");
+  violations.Require(max_tools <= 4096, "max_tools: must be at most 4096");
   violations.Require(max_logprobs <= 1024, "max_logprobs: must be at most 1024");
   violations.Require(max_prompt_logprob_cells >= 3, "max_prompt_logprob_cells: must be at least 3");
   return violations.ToStatus();
@@ -172,27 +185,21 @@ absl::Status CheckChat(const v1::ChatPrompt& chat, const std::string& path,
   LOCKSTEP_RETURN_IF_ERROR(CheckSize(path + ".template_arguments_json",
                                      chat.template_arguments_json().size(),
                                      limits.max_template_arguments_bytes, "bytes"));
-  if (!chat.tools_json().empty()) {
-    return Unimplemented("{}.tools_json: tools are not implemented", path);
-  }
-  size_t num_bytes = 0;
+  size_t num_bytes = chat.tools_json().size();
   for (int i = 0; i < chat.messages_size(); ++i) {
     const v1::ChatMessage& message = chat.messages(i);
-    const std::string message_path = fmt::format("{}.messages[{}]", path, i);
-    LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields(message_path, message));
-    if (!message.tool_calls_json().empty() || !message.tool_call_id().empty() ||
-        !message.reasoning().empty()) {
-      return Unimplemented("{}: calls of tools and reasoning are not implemented", message_path);
-    }
-    if (message.role().empty()) {
-      return InvalidArgument("{}.role: expected a role such as \"user\", got none", message_path);
-    }
-    // Templates print role and name between special tokens. These characters cannot spell one.
-    LOCKSTEP_RETURN_IF_ERROR(CheckId(message_path + ".role", message.role(), kMaxRoleBytes));
-    LOCKSTEP_RETURN_IF_ERROR(CheckId(message_path + ".name", message.name(), kMaxRoleBytes));
-    num_bytes += message.role().size() + message.name().size() + message.content().size();
+    LOCKSTEP_RETURN_IF_ERROR(CheckMessage(message, fmt::format("{}.messages[{}]", path, i)));
+    num_bytes += message.role().size() + message.name().size() + message.content().size() +
+                 message.tool_calls_json().size() + message.tool_call_id().size() +
+                 message.reasoning().size();
   }
-  return CheckSize(path + ".messages", num_bytes, limits.max_prompt_bytes, "bytes");
+  LOCKSTEP_RETURN_IF_ERROR(
+      CheckSize(path + ".messages", num_bytes, limits.max_prompt_bytes, "bytes"));
+  if (chat.continue_final_message() && !chat.messages().rbegin()->tool_calls_json().empty()) {
+    return InvalidArgument(
+        "{}.continue_final_message: expected a last message without calls of tools", path);
+  }
+  return CheckTools(chat, path, limits, model);
 }
 
 absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimits& limits,

@@ -28,8 +28,9 @@ inline constexpr int32_t kMaxPriority = 1000;
 inline constexpr uint32_t kAllThatFits = UINT32_MAX;
 
 struct RequestLimits {
-  uint32_t max_prompt_bytes = 1 << 20;  // for a text, or for all strings of a chat together
-  uint32_t max_prompt_tokens = 0;       // 0: what the context allows
+  // For a text, or for all strings of a chat and its tools together.
+  uint32_t max_prompt_bytes = 1 << 20;
+  uint32_t max_prompt_tokens = 0;  // 0: what the context allows
   uint32_t max_chat_messages = 1024;
   uint32_t max_samples = 16;  // n
   uint32_t max_stop_strings = 16;
@@ -41,6 +42,7 @@ struct RequestLimits {
   uint32_t max_bad_word_bytes = 256;
   uint32_t max_logprobs = 20;
   uint32_t max_template_arguments_bytes = 1 << 16;
+  uint32_t max_tools = 128;
   // prompt_logprobs come in one message. Prompt tokens times (k + 3) must not exceed this.
   uint32_t max_prompt_logprob_cells = 400'000;
 
@@ -53,6 +55,7 @@ struct ModelFacts {
   uint32_t vocab_size = 0;
   uint32_t max_context_tokens = 0;
   bool has_chat_template = false;
+  bool parses_calls = false;  // calls of tools can be found in its output
   std::vector<TokenId> eos_token_ids;
   SamplingNumbers defaults;
 };

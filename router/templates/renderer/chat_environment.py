@@ -7,7 +7,7 @@ from types import BuiltinMethodType, MethodType
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError, TemplateError
 from jinja2.ext import Extension, loopcontrols
-from jinja2.runtime import LoopContext
+from jinja2.runtime import LoopContext, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
@@ -56,6 +56,24 @@ class PlainNamespace(Namespace):
     def _check(name):
         if isinstance(name, str) and name.startswith("_"):
             raise SecurityError(f"a namespace cannot hold {name!r}: names must not begin with an underscore")
+
+
+class NoContent(Undefined):
+    """The content of a message that only makes calls. It is undefined, as in transformers, because many templates
+    would print a "None". Others print calls only where the content is none: the test says that it is."""
+
+
+class MessageOfCalls(dict):
+    """A message without a member "content"."""
+
+    def __missing__(self, name):
+        if name == "content":
+            return NoContent(obj=self, name=name)
+        raise KeyError(name)
+
+
+def is_none(value):
+    return value is None or isinstance(value, NoContent)
 
 
 # Decided once here instead of at each access: names that belong to dict itself, and names that are
@@ -164,6 +182,7 @@ class Environment:
     def _make(kind):
         environment = kind(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
         environment.filters["tojson"] = tojson
+        environment.tests["none"] = is_none
         environment.globals.update(
             raise_exception=raise_exception, strftime_now=strftime_now, dict=Dictionaries(), namespace=PlainNamespace)
         return environment

@@ -187,7 +187,7 @@ def mark(value):
     if isinstance(value, list):
         return [mark(item) for item in value]
     if isinstance(value, dict):
-        return {mark(key): mark(item) for key, item in value.items()}
+        return type(value)((mark(key), mark(item)) for key, item in value.items())
     return value
 
 

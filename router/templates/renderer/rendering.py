@@ -92,6 +92,9 @@ class Renderer:
         variables, marked = frames.read_chat(reader)
         check_objects(variables, "tools")
         check_objects(variables, "documents")
+        variables["messages"] = [
+            message if "content" in message else chat_environment.MessageOfCalls(message)
+            for message in variables["messages"]]
         if marked:
             marked_text.set_characters(marked)
             variables = marked_text.mark(variables)

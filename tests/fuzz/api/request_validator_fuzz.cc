@@ -37,6 +37,7 @@ struct Fixture {
     facts.vocab_size = model.config.vocab_size;
     facts.max_context_tokens = kContextTokens;
     facts.has_chat_template = true;
+    facts.parses_calls = true;
     facts.eos_token_ids = model.config.eos_token_ids;
     limits.max_prompt_bytes = 1 << 14;
   }

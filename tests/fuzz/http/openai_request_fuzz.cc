@@ -55,6 +55,13 @@ std::vector<v1::GenerateResponse> Answer(std::string_view seed, uint32_t num_sam
       logprob->add_top_ids(255 - id);
       logprob->add_top_logprobs(-1);
     }
+    delta->set_reasoning(std::string(seed.substr(0, 3)));
+    for (const uint32_t call : {0u, 1u, 0u}) {
+      v1::ToolCallDelta* const part = delta->add_tool_calls();
+      part->set_index(call);
+      part->set_id(call == 1 ? "call_\"\xff" : "");
+      part->set_arguments(std::string(seed.substr(0, 5)));
+    }
     v1::Finish* const finish = messages.emplace_back().mutable_finish();
     finish->set_index(index);
     finish->set_reason(v1::FINISH_REASON_STOP);

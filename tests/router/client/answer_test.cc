@@ -54,6 +54,23 @@ Answer TwoOutputs() {
   return answer;
 }
 
+TEST(AnswerTest, ReasoningHasAMemberOfItsOwn) {
+  Answer answer;
+  lockstep::v1::GenerateResponse delta = Delta(0, "", 10);
+  delta.mutable_delta()->set_reasoning("hm");
+  EXPECT_TRUE(answer.Add(delta, 1).ok());
+  EXPECT_TRUE(answer.Add(Delta(0, "yes", 11), 1).ok());
+  lockstep::v1::GenerateResponse finish = Finish(0);
+  finish.mutable_finish()->set_reason(lockstep::v1::FINISH_REASON_TOOL_CALLS);
+  finish.mutable_finish()->mutable_usage()->set_reasoning_tokens(1);
+  EXPECT_TRUE(answer.Add(finish, 1).ok());
+  const auto output = nlohmann::json::parse(answer.ToJson("m"))["outputs"][0];
+  EXPECT_EQ(output["reasoning"], "hm");
+  EXPECT_EQ(output["text"], "yes");
+  EXPECT_EQ(output["finish_reason"], "tool_calls");
+  EXPECT_EQ(output["usage"]["reasoning_tokens"], 1);
+}
+
 TEST(AnswerTest, PutsDeltasTogetherByIndex) {
   Answer answer = TwoOutputs();
   ASSERT_EQ(answer.outputs.size(), 2u);

@@ -149,11 +149,18 @@ void ServingTest::ReleaseForwards() {
   forwards_allowed_.NotifyAll();
 }
 
+void ServingTest::SetScript(std::function<TokenId(uint32_t position)> script) {
+  MutexLock lock(mutex_);
+  script_ = std::move(script);
+}
+
 void ServingTest::AfterForward(const worker::ForwardBatch& batch, std::span<float> logits) {
+  std::function<TokenId(uint32_t)> script;
   {
     MutexLock lock(mutex_);
     while (holding_ && num_allowed_ == 0) forwards_allowed_.Wait(mutex_);
     if (num_allowed_ > 0) --num_allowed_;
+    script = script_;
   }
   const size_t vocab_size = logits.size() / std::max<size_t>(1, batch.logits_tokens.size());
   for (size_t i = 0; i < batch.logits_tokens.size(); ++i) {
@@ -163,7 +170,9 @@ void ServingTest::AfterForward(const worker::ForwardBatch& batch, std::span<floa
           return token < candidate.first_token + candidate.num_tokens;
         });
     const uint32_t next_position = row->first_position + (token - row->first_token) + 1;
-    logits[i * vocab_size + static_cast<unsigned char>(Letter(next_position))] = 20;
+    const TokenId next =
+        script ? script(next_position) : static_cast<unsigned char>(Letter(next_position));
+    logits[i * vocab_size + next] = 20;
   }
 }
 

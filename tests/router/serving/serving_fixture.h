@@ -52,6 +52,8 @@ class ServingTest : public ::testing::Test {
   void AllowForwards(uint64_t count);
   void ReleaseForwards();
 
+  // What the model says at each position, instead of letters. Call while nothing runs.
+  void SetScript(std::function<TokenId(uint32_t position)> script);
   static char Letter(uint32_t position) { return static_cast<char>('a' + position % 26); }
   // What the model says after a prompt of this length (the start token counts).
   static std::string Continuation(uint32_t num_prompt_tokens, uint32_t num_tokens);
@@ -117,6 +119,7 @@ class ServingTest : public ::testing::Test {
   uint64_t incarnation_ = 0;
   Mutex mutex_;
   CondVar forwards_allowed_;
+  std::function<TokenId(uint32_t position)> script_ ABSL_GUARDED_BY(mutex_);
   bool holding_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t num_allowed_ ABSL_GUARDED_BY(mutex_) = 0;
 };

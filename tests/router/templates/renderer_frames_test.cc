@@ -35,12 +35,21 @@ TEST(RendererFramesTest, JobsAreWrittenAsTheRendererReadsThem) {
             "L" + std::string("\2\0\0\0", 4) + String("default") + String("{{ 1 }}") +
                 String("tool_use") + String("") + String(R"({"bos_token": "<s>"})"));
   const std::vector<ChatMessage> messages = {{"user", std::string("a\0b", 3), ""}, {"", "", "ann"}};
+  const std::string nothing = String("");
   EXPECT_EQ(PayloadOf(*RenderFrame(messages, {.add_generation_prompt = false,
                                               .extra_arguments_json = R"({"a": 1})",
+                                              .tools_json = "[{}]",
                                               .marked_characters = "<>"})),
-            "R0" + String("<>") + String(R"({"a": 1})") + std::string("\2\0\0\0", 4) +
-                String("user") + String(std::string("a\0b", 3)) + String("") + String("") +
-                String("") + String("ann"));
+            "R0" + String("<>") + String(R"({"a": 1})") + String("[{}]") +
+                std::string("\2\0\0\0", 4) + String("user") + String(std::string("a\0b", 3)) +
+                nothing + nothing + nothing + nothing + nothing + nothing + String("ann") +
+                nothing + nothing + nothing);
+  ChatMessage called = {"assistant", "", "", R"([{"id": "1"}])", "", "hm"};
+  const ChatMessage result = {"tool", "4", "", "", "1", ""};
+  EXPECT_EQ(PayloadOf(*RenderFrame(std::vector<ChatMessage>{called, result}, {})),
+            "R1" + nothing + nothing + nothing + std::string("\2\0\0\0", 4) + String("assistant") +
+                nothing + nothing + String(R"([{"id": "1"}])") + nothing + String("hm") +
+                String("tool") + String("4") + nothing + nothing + String("1") + nothing);
 }
 
 TEST(RendererFramesTest, AnswersAreRead) {
@@ -69,8 +78,16 @@ TEST(RendererFramesTest, OtherBytesAreRefused) {
 }
 
 TEST(RendererFramesTest, ChatsThatAreTooLongAreRefused) {
-  const std::vector<ChatMessage> messages = {{"user", std::string(kMaxJobBytes, 'x'), ""}};
-  EXPECT_EQ(RenderFrame(messages, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string too_long(kMaxJobBytes, 'x');
+  EXPECT_EQ(RenderFrame(std::vector<ChatMessage>{{"user", too_long, ""}}, {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  const std::vector<ChatMessage> short_chat = {{"user", "Hi", ""}};
+  EXPECT_EQ(
+      RenderFrame(short_chat,
+                  {.extra_arguments_json = "", .tools_json = too_long, .marked_characters = ""})
+          .status()
+          .code(),
+      absl::StatusCode::kInvalidArgument);
 }
 
 class FrameIoTest : public ::testing::Test {

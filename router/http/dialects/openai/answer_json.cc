@@ -143,10 +143,15 @@ void WriteUsage(const AnswerUsage& usage, JsonWriter& json) {
   json.Key("total_tokens").Int(usage.prompt_tokens + usage.completion_tokens);
   json.Key("prompt_tokens_details").BeginObject().Key("cached_tokens").Int(usage.cached_tokens);
   json.EndObject();
-  if (usage.accepted_draft_tokens + usage.rejected_draft_tokens > 0) {
+  const bool has_drafts = usage.accepted_draft_tokens + usage.rejected_draft_tokens > 0;
+  if (usage.reasoning_tokens > 0 || has_drafts) {
     json.Key("completion_tokens_details").BeginObject();
-    json.Key("accepted_prediction_tokens").Int(usage.accepted_draft_tokens);
-    json.Key("rejected_prediction_tokens").Int(usage.rejected_draft_tokens).EndObject();
+    if (usage.reasoning_tokens > 0) json.Key("reasoning_tokens").Int(usage.reasoning_tokens);
+    if (has_drafts) {
+      json.Key("accepted_prediction_tokens").Int(usage.accepted_draft_tokens);
+      json.Key("rejected_prediction_tokens").Int(usage.rejected_draft_tokens);
+    }
+    json.EndObject();
   }
   json.EndObject();
 }

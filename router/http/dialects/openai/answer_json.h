@@ -43,10 +43,21 @@ class CharacterCounter {
   size_t count_ = 0;
 };
 
+// A call of a tool. In a chunk of a stream, the next part of one: without id and name, unless it is
+// the first.
+struct ToolCallPart {
+  uint32_t index = 0;
+  std::string_view id;
+  std::string_view name;
+  std::string_view arguments;
+};
+
 // One choice of an answer, or the part of it in a chunk of a stream.
 struct ChoicePart {
   uint32_t index = 0;
   std::string_view text = {};
+  std::string_view reasoning = {};
+  std::span<const ToolCallPart> tool_calls = {};
   std::span<const lockstep::v1::TokenLogprob* const> logprobs = {};
   std::span<const uint32_t> token_ids = {};
   std::optional<std::span<const uint32_t>> prompt_token_ids = {};    // if requested
@@ -62,7 +73,9 @@ struct AnswerUsage {
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
   uint64_t completion_tokens = 0;
-  uint64_t accepted_draft_tokens = 0, rejected_draft_tokens = 0;  // of choices that are finished
+  // Of the choices that are finished.
+  uint64_t reasoning_tokens = 0;  // of completion_tokens
+  uint64_t accepted_draft_tokens = 0, rejected_draft_tokens = 0;
 };
 
 // How completions and chats differ in their answers.

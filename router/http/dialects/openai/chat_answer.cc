@@ -13,10 +13,36 @@ void WriteChatLogprobs(const AnswerFrame& frame, const ChoicePart& part, JsonWri
   json.EndArray().Key("refusal").Null().EndObject();
 }
 
+// Servers differ in the name, so the answer has both.
+void WriteReasoning(std::string_view reasoning, JsonWriter& json) {
+  if (reasoning.empty()) return;
+  json.Key("reasoning_content").String(reasoning).Key("reasoning").String(reasoning);
+}
+
+void WriteToolCalls(const ChoicePart& part, bool with_index, JsonWriter& json) {
+  if (part.tool_calls.empty()) return;
+  json.Key("tool_calls").BeginArray();
+  for (const ToolCallPart& call : part.tool_calls) {
+    json.BeginObject();
+    if (with_index) json.Key("index").Int(call.index);
+    if (!call.id.empty()) json.Key("id").String(call.id).Key("type").String("function");
+    json.Key("function").BeginObject();
+    if (!call.id.empty()) json.Key("name").String(call.name);
+    json.Key("arguments").String(call.arguments).EndObject().EndObject();
+  }
+  json.EndArray();
+}
+
 void WriteChatChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json) {
   json.BeginObject().Key("index").Int(part.index);
   json.Key("message").BeginObject().Key("role").String("assistant");
-  json.Key("content").String(part.text).Key("refusal").Null().EndObject();
+  const bool only_calls = part.text.empty() && !part.tool_calls.empty();
+  json.Key("content");
+  only_calls ? json.Null() : json.String(part.text);
+  json.Key("refusal").Null();
+  WriteReasoning(part.reasoning, json);
+  WriteToolCalls(part, /*with_index=*/false, json);
+  json.EndObject();
   WriteTokenIds(frame, part, json);
   json.Key("logprobs");
   frame.options.logprobs ? WriteChatLogprobs(frame, part, json) : void(json.Null());
@@ -32,7 +58,11 @@ void WriteChatRoleChunkChoice(uint32_t index, JsonWriter& json) {
 
 void WriteChatChunkChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json) {
   json.BeginObject().Key("index").Int(part.index).Key("delta").BeginObject();
-  if (!part.text.empty() || part.finish == nullptr) json.Key("content").String(part.text);
+  const bool has_more =
+      part.finish != nullptr || !part.reasoning.empty() || !part.tool_calls.empty();
+  WriteReasoning(part.reasoning, json);
+  if (!part.text.empty() || !has_more) json.Key("content").String(part.text);
+  WriteToolCalls(part, /*with_index=*/true, json);
   json.EndObject();
   WriteTokenIds(frame, part, json);
   json.Key("logprobs");

@@ -24,6 +24,7 @@ constexpr auto kNames = std::to_array<FieldName>({
     {"token_ids", "prompt"},
     {"text", "prompt"},
     {"chat.template_arguments_json", "chat_template_kwargs"},
+    {"chat.tools_json", "tools"},
     {"chat.", ""},
     {"chat", "messages"},
     {"input", "prompt"},

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/status.h"
+#include "router/http/dialects/openai/chat_fields.h"
 #include "router/http/dialects/openai/request_fields.h"
 #include "router/http/dialects/openai/unserved_fields.h"
 #include "router/serving/validation/field_checks.h"
@@ -99,6 +100,7 @@ void ReadChatOutput(JsonFields& fields, const BodyReading& reading, AnswerOption
     fields.Fail(InvalidArgument("top_logprobs: expected with \"logprobs\": true only"));
   }
   if (options.logprobs) request.mutable_output()->set_logprobs(top.value_or(0));
+  options.include_reasoning = fields.Bool("include_reasoning").value_or(true);
 }
 
 }  // namespace
@@ -121,15 +123,14 @@ absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body,
 }
 
 absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body, const BodyReading& reading) {
-  JsonMemberText arguments = {.key = kTemplateArguments};
-  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter, &arguments));
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter));
   UnknownFields unknown(reading.strict_fields);
   JsonFields fields(parsed, unknown, "", body);
   OpenAiRequest out;
   v1::GenerateRequest& request = out.prompts.emplace_back();
   ReadCommonFields(fields, reading, out, request);
   ReadChatOutput(fields, reading, out.options, request);
-  ReadChat(fields, arguments.text, *request.mutable_chat());
+  ReadChat(fields, *request.mutable_chat());
   if (!out.request_id.empty()) out.SetRequestId(out.request_id);
   LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
   out.ignored_fields = unknown.list();

@@ -26,6 +26,7 @@ struct AnswerOptions {
   std::optional<uint32_t> prompt_logprobs;  // number of alternatives for each prompt token
   bool token_ids = false;                   // of prompts and choices, in addition to the text
   bool tokens_as_ids = false;               // "token_id:17" instead of the token's text
+  bool include_reasoning = true;            // a chat's answer has the reasoning, if it is marked
   uint32_t num_samples = 1;                 // choices of each prompt
 };
 

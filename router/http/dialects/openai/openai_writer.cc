@@ -19,6 +19,17 @@ constexpr size_t kBytesPerTokenId = 8;  // in JSON
 
 using LogprobPointers = std::vector<const v1::TokenLogprob*>;
 
+std::vector<ToolCallPart> CallsOf(const v1::OutputDelta& delta) {
+  std::vector<ToolCallPart> calls;
+  for (const v1::ToolCallDelta& call : delta.tool_calls()) {
+    calls.push_back({.index = call.index(),
+                     .id = call.id(),
+                     .name = call.name(),
+                     .arguments = call.arguments()});
+  }
+  return calls;
+}
+
 template <typename Entries>
 void AppendPointers(const Entries& entries, LogprobPointers& out) {
   for (const v1::TokenLogprob& entry : entries) out.push_back(&entry);
@@ -76,10 +87,16 @@ class StreamWriter final : public OpenAiWriter {
     ChoicePart part{.index = index, .finish = finish};
     std::string text;
     LogprobPointers logprobs;
+    std::vector<ToolCallPart> calls;
     if (delta != nullptr && !frame_.options.prompt_only) {
       part.text = delta->text();
+      if (frame_.options.include_reasoning) part.reasoning = delta->reasoning();
+      calls = CallsOf(*delta);
       part.token_ids = {delta->token_ids().data(), static_cast<size_t>(delta->token_ids_size())};
       AppendPointers(delta->logprobs(), logprobs);
+      const bool says_nothing = finish == nullptr && delta->text().empty() && calls.empty() &&
+                                logprobs.empty() && !frame_.options.token_ids;
+      if (!frame_.options.include_reasoning && !delta->reasoning().empty() && says_nothing) return;
     }
     if (!choice.begun && frame_.options.echo) {
       text = EchoText(prompt) + std::string(part.text);
@@ -104,10 +121,22 @@ class StreamWriter final : public OpenAiWriter {
           // Does not count the output of other choices.
           {.prompt_tokens = usage_.prompt_tokens, .cached_tokens = usage_.cached_tokens});
     }
-    AppendChunk(
-        out, [&](JsonWriter& json) { frame_.format->write_chunk_choice(frame_, part, json); },
-        &WriteNothing, usage_);
+    AppendParts(part, calls, out);
     choice.begun = true;
+  }
+
+  // One chunk, and one more for each further part of a call. Clients that add up chunks may take
+  // only one part of a call from each.
+  void AppendParts(ChoicePart part, std::span<const ToolCallPart> calls, std::string& out) {
+    const v1::Finish* const finish = part.finish;
+    for (size_t i = 0; i == 0 || i < calls.size(); ++i) {
+      if (i > 0) part = ChoicePart{.index = part.index};
+      part.tool_calls = calls.subspan(std::min(i, calls.size()), calls.empty() ? 0 : 1);
+      part.finish = i + 1 >= calls.size() ? finish : nullptr;
+      AppendChunk(
+          out, [&](JsonWriter& json) { frame_.format->write_chunk_choice(frame_, part, json); },
+          &WriteNothing, usage_);
+    }
   }
 
   // Writes the common beginning of all chunks, up to the choices.
@@ -166,8 +195,15 @@ class WholeWriter final : public OpenAiWriter {
   void Fail(const absl::Status&, std::string&) override {}
 
  private:
+  struct Call {
+    std::string id;
+    std::string name;
+    std::string arguments;
+  };
   struct Choice {
     std::string text;
+    std::string reasoning;
+    std::vector<Call> calls;
     std::vector<v1::TokenLogprob> logprobs;
     std::vector<uint32_t> token_ids;  // if requested
     v1::Finish finish;
@@ -179,6 +215,8 @@ class WholeWriter final : public OpenAiWriter {
     if (delta != nullptr && !frame_.options.prompt_only) {
       Choice& choice = choices_.at(ChoiceIndex(prompt, delta->index()));
       choice.text += delta->text();
+      if (frame_.options.include_reasoning) AddReasoning(delta->reasoning(), choice);
+      for (const v1::ToolCallDelta& call : delta->tool_calls()) AddCall(call, choice);
       choice.logprobs.insert(choice.logprobs.end(), delta->logprobs().begin(),
                              delta->logprobs().end());
       CountHeld(delta->text(), delta->logprobs());
@@ -191,11 +229,28 @@ class WholeWriter final : public OpenAiWriter {
     if (finish != nullptr) choices_.at(ChoiceIndex(prompt, finish->index())).finish = *finish;
   }
 
+  void AddReasoning(const std::string& reasoning, Choice& choice) {
+    choice.reasoning += reasoning;
+    CountHeld(2 * reasoning.size());  // the answer has it twice
+  }
+
+  void AddCall(const v1::ToolCallDelta& delta, Choice& choice) {
+    if (choice.calls.size() <= delta.index()) choice.calls.resize(delta.index() + size_t{1});
+    Call& call = choice.calls[delta.index()];
+    call.id += delta.id();
+    call.name += delta.name();
+    call.arguments += delta.arguments();
+    constexpr size_t kBytesPerCall = 96;
+    if (!delta.id().empty()) CountHeld(kBytesPerCall);
+    CountHeld(delta.id().size() + delta.name().size() + delta.arguments().size());
+  }
+
   void WriteChoice(uint32_t index, JsonWriter& json) const {
     const Choice& choice = choices_[index];
     const uint32_t prompt = index / frame_.options.num_samples;
     ChoicePart part{.index = index,
                     .text = choice.text,
+                    .reasoning = choice.reasoning,
                     .token_ids = choice.token_ids,
                     .prompt_token_ids = ToldPromptTokenIds(prompt),
                     .prompt_logprobs = PromptLogprobs(prompt),
@@ -211,6 +266,14 @@ class WholeWriter final : public OpenAiWriter {
     }
     AppendPointers(choice.logprobs, logprobs);
     part.logprobs = logprobs;
+    std::vector<ToolCallPart> calls;
+    for (const Call& call : choice.calls) {
+      calls.push_back({.index = static_cast<uint32_t>(calls.size()),
+                       .id = call.id,
+                       .name = call.name,
+                       .arguments = call.arguments});
+    }
+    part.tool_calls = calls;
     frame_.format->write_choice(frame_, part, json);
   }
 
@@ -234,24 +297,27 @@ void OpenAiWriter::Add(uint32_t prompt, std::span<const v1::GenerateResponse> me
   for (size_t i = 0; i < messages.size(); ++i) {
     const v1::GenerateResponse& message = messages[i];
     if (message.has_prompt_info()) AddPromptInfo(prompt, message.prompt_info());
-    if (message.has_finish()) {
-      CountDrafts(message.finish().usage());
-      AddPart(nullptr, &message.finish(), prompt, out);
-    }
+    if (message.has_finish()) AddFinish(nullptr, message.finish(), prompt, out);
     if (!message.has_delta()) continue;
     const v1::OutputDelta& delta = message.delta();
     if (!frame_.options.prompt_only) usage_.completion_tokens += delta.token_ids_size();
     // The last tokens and the end go into one chunk.
     const bool ends = i + 1 < messages.size() && messages[i + 1].has_finish() &&
                       messages[i + 1].finish().index() == delta.index();
-    if (ends) CountDrafts(messages[i + 1].finish().usage());
-    AddPart(&delta, ends ? &messages[++i].finish() : nullptr, prompt, out);
+    if (ends) {
+      AddFinish(&delta, messages[++i].finish(), prompt, out);
+    } else {
+      AddPart(&delta, nullptr, prompt, out);
+    }
   }
 }
 
-void OpenAiWriter::CountDrafts(const v1::Usage& usage) {
-  usage_.accepted_draft_tokens += usage.accepted_draft_tokens();
-  usage_.rejected_draft_tokens += usage.rejected_draft_tokens();
+void OpenAiWriter::AddFinish(const v1::OutputDelta* delta, const v1::Finish& finish,
+                             uint32_t prompt, std::string& out) {
+  usage_.reasoning_tokens += finish.usage().reasoning_tokens();
+  usage_.accepted_draft_tokens += finish.usage().accepted_draft_tokens();
+  usage_.rejected_draft_tokens += finish.usage().rejected_draft_tokens();
+  AddPart(delta, &finish, prompt, out);
 }
 
 void OpenAiWriter::CountHeld(std::string_view text,

@@ -75,7 +75,8 @@ class OpenAiWriter : public AnswerWriter {
     std::vector<uint32_t> token_ids;                   // if requested
   };
 
-  void CountDrafts(const lockstep::v1::Usage& usage);
+  void AddFinish(const lockstep::v1::OutputDelta* delta, const lockstep::v1::Finish& finish,
+                 uint32_t prompt, std::string& out);
   void AddPromptInfo(uint32_t prompt, const lockstep::v1::PromptInfo& info);
   void SetEchoOffsets(const lockstep::v1::GenerateRequest& request, Prompt& state) const;
 

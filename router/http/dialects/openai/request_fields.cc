@@ -186,73 +186,6 @@ void ReadSpeculation(JsonFields& fields, v1::GenerateRequest& request) {
   fields.Fail(InvalidArgument("speculation: expected \"auto\" or \"off\", got {}", Quote(*value)));
 }
 
-// Reads a string, or an array of {"type": "text"} parts, which become lines of one text. Only an
-// assistant's content may be absent.
-std::string ReadContent(JsonFields& message, const std::string& role, const std::string& path) {
-  const json* const value = message.Find("content");
-  if (value == nullptr) {
-    if (role == "assistant") return {};
-    message.Fail(InvalidArgument("{}: expected a string, got none", path));
-    return {};
-  }
-  if (value->is_string()) return value->get<std::string>();
-  if (!value->is_array()) {
-    message.FailKind(path, "a string or an array of parts", *value);
-    return {};
-  }
-  std::string text;
-  for (size_t i = 0; i < value->size(); ++i) {
-    JsonFields part = message.Inner((*value)[i], fmt::format("{}[{}]", path, i));
-    const std::string type = part.String("type").value_or("text");
-    if (type != "text") {
-      message.Fail(Unimplemented("{}: parts of type {} are not implemented", part.PathOf("type"),
-                                 Quote(type)));
-      return {};
-    }
-    const std::optional<std::string> line = part.String("text");
-    if (!line.has_value() && part.ok()) {
-      part.Fail(InvalidArgument("{}: expected a string, got none", part.PathOf("text")));
-    }
-    if (i > 0) text += '\n';
-    text += line.value_or("");
-    message.Fail(part.Finish());
-  }
-  return text;
-}
-
-void ReadMessages(JsonFields& fields, v1::ChatPrompt& chat) {
-  const json* const messages = fields.Find("messages");
-  if (messages == nullptr) {
-    return fields.Fail(InvalidArgument("messages: expected at least 1 message, got none"));
-  }
-  if (!messages->is_array()) return fields.FailKind("messages", "an array", *messages);
-  constexpr std::array<std::string_view, 2> kIgnoredOfMessage = {"refusal", "annotations"};
-  for (size_t i = 0; i < messages->size() && fields.ok(); ++i) {
-    JsonFields message = fields.Inner((*messages)[i], fmt::format("messages[{}]", i));
-    v1::ChatMessage* const out = chat.add_messages();
-    out->set_role(message.String("role").value_or(""));
-    message.Refuse(UnservedOfMessages());
-    out->set_content(ReadContent(message, out->role(), message.PathOf("content")));
-    out->set_name(message.String("name").value_or(""));
-    message.Ignore(kIgnoredOfMessage);
-    fields.Fail(message.Finish());
-  }
-}
-
-void ReadTemplateFields(JsonFields& fields, std::string_view arguments, v1::ChatPrompt& chat) {
-  if (const auto value = fields.Bool("add_generation_prompt")) {
-    chat.set_add_generation_prompt(*value);
-  }
-  chat.set_continue_final_message(fields.Bool("continue_final_message").value_or(false));
-  const json* const parsed = fields.Find(kTemplateArguments);
-  if (parsed == nullptr) return;
-  if (!parsed->is_object()) {
-    return fields.FailKind(std::string(kTemplateArguments), "an object", *parsed);
-  }
-  if (parsed->empty()) return;
-  chat.set_template_arguments_json(RewriteJson(arguments, [](std::string text) { return text; }));
-}
-
 }  // namespace
 
 void ReadCommonFields(JsonFields& fields, const BodyReading& reading, OpenAiRequest& out,
@@ -280,12 +213,6 @@ void ReadCommonFields(JsonFields& fields, const BodyReading& reading, OpenAiRequ
   ReadSpeculation(fields, request);
   fields.Ignore(IgnoredOfEveryRequest());
   fields.Refuse(UnservedOfEveryRequest());
-}
-
-void ReadChat(JsonFields& fields, std::string_view arguments, v1::ChatPrompt& chat) {
-  fields.Refuse(UnservedOfChats());
-  ReadMessages(fields, chat);
-  ReadTemplateFields(fields, arguments, chat);
 }
 
 }  // namespace lockstep::router

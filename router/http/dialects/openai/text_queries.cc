@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "router/http/dialects/openai/request_fields.h"
+#include "router/http/dialects/openai/chat_fields.h"
 #include "router/http/dialects/openai/unserved_fields.h"
 
 namespace lockstep::router {
@@ -13,8 +13,7 @@ using nlohmann::json;
 
 absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body,
                                                    const BodyReading& reading) {
-  JsonMemberText arguments = {.key = kTemplateArguments};
-  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter, &arguments));
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter));
   UnknownFields unknown(reading.strict_fields);
   JsonFields fields(parsed, unknown, "", body);
   TokenizeQuery out;
@@ -34,7 +33,7 @@ absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body,
       fields.Fail(InvalidArgument(
           "parse_special: expected with \"prompt\" only, as messages never have special tokens"));
     }
-    ReadChat(fields, arguments.text, *out.request.mutable_chat());
+    ReadChat(fields, *out.request.mutable_chat());
   } else if (const std::optional<std::string> prompt = fields.String("prompt")) {
     out.request.set_text(*prompt);
     if (parse_special.has_value()) out.request.set_parse_special(*parse_special);

@@ -99,18 +99,12 @@ constexpr auto kCompletions = std::to_array<UnservedField>({
 constexpr auto kChats = std::to_array<UnservedField>({
     {"prompt", "[]", "belongs to /v1/completions; this path takes messages"},
     {"max_output_tokens", "[]", "belongs to /v1/responses; this path takes max_completion_tokens"},
-    {"tools", "[[]]"},
-    {"tool_choice", R"(["none", "auto"])"},
     {"functions", "[[]]"},
     {"function_call", R"(["none", "auto"])"},
     {"modalities", R"([["text"]])"},
     {"audio"},
     {"web_search_options"},
-    {"reasoning", R"([{}, {"effort": "none"}, {"enabled": false}])"},
-    {"reasoning_effort", R"(["none"])"},
     {"reasoning_budget"},
-    {"enable_thinking"},
-    {"thinking", R"([{"type": "disabled"}])"},
     {"thinking_budget"},
     {"verbosity", R"(["medium"])"},
     {"chat_template"},
@@ -120,17 +114,12 @@ constexpr auto kChats = std::to_array<UnservedField>({
     {"suffix", R"([""])"},
     {"add_special_tokens", "[false]"},
     {"parse_special", "[false]"},
-    {"include_reasoning", "[true, false]"},
 });
 
 constexpr auto kMessages = std::to_array<UnservedField>({
-    {"tool_calls", "[[]]"},
-    {"tool_call_id", R"([""])"},
     {"function_call"},
     {"audio"},
     {"tools", "[[]]"},
-    {"reasoning", R"([""])"},
-    {"reasoning_content", R"([""])"},
     {"thinking", R"([""])"},
     {"prefix", "[false]"},
 });

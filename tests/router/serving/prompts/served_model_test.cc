@@ -39,6 +39,19 @@ TEST(ServedModelTest, IsCalledAfterItsFolderUnlessNamed) {
   EXPECT_EQ(ServedModel::Load(kTinyLlama, "mine", LoadTestTemplate)->id, "mine");
 }
 
+TEST(ServedModelTest, ItsOutputFormatIsDetectedOrSet) {
+  absl::StatusOr<ServedModel> model = ServedModel::Load(kTinyLlama, "", LoadTestTemplate);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->output_format, nullptr);
+  EXPECT_EQ(model->SetOutputFormat("hermes"), absl::OkStatus());
+  EXPECT_EQ(NameOf(*model->output_format), "hermes");
+  EXPECT_EQ(model->SetOutputFormat("auto"), absl::OkStatus());
+  EXPECT_EQ(NameOf(*model->output_format), "hermes");
+  EXPECT_THAT(Message(model->SetOutputFormat("other")), HasSubstr("hermes"));
+  EXPECT_EQ(model->SetOutputFormat("none"), absl::OkStatus());
+  EXPECT_EQ(model->output_format, nullptr);
+}
+
 TEST(ServedModelTest, TheCurrentFolderHasItsOwnName) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(kTinyLlama);

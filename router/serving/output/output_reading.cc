@@ -1,0 +1,52 @@
+#include "router/serving/output/output_reading.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "common/status.h"
+#include "router/serving/validation/tool_checks.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace v1 = lockstep::v1;
+
+// Templates begin reasoning within a few tokens of the prompt's end. An open message of the
+// assistant may have begun it earlier.
+constexpr size_t kTailTokens = 1024;
+
+bool LeavesOpen(const OutputFormat& format, const Tokenizer& tokenizer,
+                std::span<const TokenId> prompt) {
+  const std::span<const TokenId> tail = prompt.last(std::min(prompt.size(), kTailTokens));
+  return LeavesReasoningOpen(format, tokenizer.Decode(tail, /*skip_special_tokens=*/false));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const OutputReading>> ReadingOf(const v1::GenerateRequest& request,
+                                                               const ServedModel& model,
+                                                               std::span<const TokenId> prompt) {
+  if (model.output_format == nullptr || !request.has_chat()) return nullptr;
+  const OutputFormat& format = *model.output_format;
+  const v1::OutputOptions& output = request.output();
+  const bool parse_calls = OffersTools(request.chat()) && HasCalls(format);
+  const bool wants_reasoning = !output.has_split_reasoning() || output.split_reasoning();
+  const bool split_reasoning = wants_reasoning && HasReasoning(format);
+  if (!parse_calls && !split_reasoning) return nullptr;
+  absl::StatusOr<ToolList> tools =
+      ToolList::Parse(parse_calls ? std::string_view(request.chat().tools_json()) : "");
+  if (!tools.ok()) return InvalidArgument("chat.tools_json{}", Message(tools.status()));
+  const OutputParser::Options options = {
+      .parse_calls = parse_calls,
+      .split_reasoning = split_reasoning,
+      .begins_in_reasoning = HasReasoning(format) && LeavesOpen(format, *model.tokenizer, prompt),
+      .keep_special_tokens = output.has_skip_special_tokens() && !output.skip_special_tokens()};
+  return std::make_shared<const OutputReading>(
+      OutputReading{.format = format,
+                    .tools = *std::move(tools),
+                    .options = options,
+                    .single_call = request.chat().tool_choice().single()});
+}
+
+}  // namespace lockstep::router

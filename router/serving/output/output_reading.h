@@ -1,0 +1,31 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <memory>
+#include <span>
+
+#include "common/ids.h"
+#include "lockstep/v1/generation.pb.h"
+#include "router/calls/output_parser.h"
+#include "router/serving/prompts/served_model.h"
+
+namespace lockstep::router {
+
+// How the output of one request is split into content, reasoning and calls of tools. Immutable. The
+// request's samples share it.
+struct OutputReading {
+  const OutputFormat& format;
+  ToolList tools;
+  OutputParser::Options options;
+  bool single_call = false;  // a whole call ends the output
+};
+
+// Null: the output is content alone, because the request is no chat, asks for nothing else, or the
+// model's format is unknown. `request` has passed CheckRequest, and `prompt` is what it became.
+// INVALID_ARGUMENT names the tool.
+absl::StatusOr<std::shared_ptr<const OutputReading>> ReadingOf(
+    const lockstep::v1::GenerateRequest& request, const ServedModel& model,
+    std::span<const TokenId> prompt);
+
+}  // namespace lockstep::router

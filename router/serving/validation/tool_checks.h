@@ -1,0 +1,28 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstddef>
+#include <string>
+
+#include "lockstep/v1/generation.pb.h"
+#include "router/serving/validation/request_validator.h"
+
+// Checks what a chat says about tools. Pure. Errors as in request_validator.h.
+namespace lockstep::router {
+
+inline constexpr size_t kMaxToolNameBytes = 64;
+inline constexpr size_t kMaxToolCallIdBytes = 256;
+
+// The tools, and the choice among them. `path`: of the chat.
+absl::Status CheckTools(const lockstep::v1::ChatPrompt& chat, const std::string& path,
+                        const RequestLimits& limits, const ModelFacts& model);
+
+// Calls, results and reasoning belong to messages of certain roles. What calls hold is checked when
+// they are rendered (tool_calls_json.h).
+absl::Status CheckToolFields(const lockstep::v1::ChatMessage& message, const std::string& path);
+
+// True: the model sees tools, and may call them.
+bool OffersTools(const lockstep::v1::ChatPrompt& chat);
+
+}  // namespace lockstep::router
