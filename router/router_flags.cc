@@ -15,6 +15,8 @@ FlagGroup ModelFlags(RouterConfig& config) {
                "model folder or GGUF file; the router reads tokenizer, template and limits"},
               {"model-id", &config.model_id,
                "the name that clients use; empty: the file's or folder's name"},
+              {"model-alias", RepeatedText{&config.model_aliases},
+               "one more name that clients may use; * takes every name; repeatable"},
               {"template-python", &config.templates.python,
                "Python with Jinja2, which renders the chat template"},
               {"template-timeout", &config.templates.limits.time,

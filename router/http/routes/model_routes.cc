@@ -25,10 +25,12 @@ void WritePermission(std::string_view model, absl::Time created, JsonWriter& jso
   json.EndObject();
 }
 
-void WriteModel(const lockstep::v1::Model& model, absl::Time created, JsonWriter& json) {
+// `root`: the name that the model has without aliases.
+void WriteModel(const lockstep::v1::Model& model, const std::string& root, absl::Time created,
+                JsonWriter& json) {
   json.BeginObject().Key("id").String(model.id()).Key("object").String("model");
   json.Key("created").Int(absl::ToUnixSeconds(created)).Key("owned_by").String("lockstep");
-  json.Key("root").String(model.id()).Key("parent").Null();
+  json.Key("root").String(root).Key("parent").Null();
   json.Key("max_model_len").Int(model.max_context_tokens());
   if (model.weights_bytes() > 0) {
     json.Key("weights_dtype").String(model.weights_dtype());
@@ -40,11 +42,13 @@ void WriteModel(const lockstep::v1::Model& model, absl::Time created, JsonWriter
   json.EndArray().EndObject();
 }
 
-std::string ModelList(const lockstep::v1::Model& model, absl::Time created) {
+std::string ModelList(const ApiContext& api) {
   std::string body;
   JsonWriter json(body);
   json.BeginObject().Key("object").String("list").Key("data").BeginArray();
-  WriteModel(model, created, json);
+  for (const lockstep::v1::Model& model : DescribeModels(api)) {
+    WriteModel(model, api.model.id, api.started, json);
+  }
   json.EndArray().EndObject();
   return body;
 }
@@ -58,14 +62,16 @@ std::shared_ptr<Exchange> ReplyModel(RouteContext& context, RoutedRequest& reque
   }
   std::string body;
   JsonWriter json(body);
-  WriteModel(DescribeModel(context.api), context.api.started, json);
+  lockstep::v1::Model model = DescribeModel(context.api);
+  model.set_id(id);
+  WriteModel(model, context.api.model.id, context.api.started, json);
   return Reply(request, {}, std::move(body));
 }
 
 std::shared_ptr<Exchange> AnswerModels(RouteContext& context, RoutedRequest request) {
   const std::string_view rest = std::string_view(request.http.path).substr(kModels.size());
   if (rest.empty() || rest == "/") {
-    return Reply(request, {}, ModelList(DescribeModel(context.api), context.api.started));
+    return Reply(request, {}, ModelList(context.api));
   }
   return ReplyModel(context, request, PercentDecoded(rest.substr(1)));
 }
