@@ -78,10 +78,10 @@ std::shared_ptr<Exchange> Gateway::RefuseUnread(const HttpRequest& http, int htt
                                                 std::shared_ptr<OutputSignal> signal) const {
   const Dialect* const dialect = routes_.DialectOf(http.path);
   if (dialect == nullptr) return Refusal(http_status, std::move(message), std::move(signal));
-  RoutedRequest request{.http = {.request_id = http.request_id},
-                        .tenant = nullptr,
-                        .signal = std::move(signal),
-                        .dialect = dialect};
+  HttpRequest named;
+  named.request_id = http.request_id;
+  RoutedRequest request{
+      .http = std::move(named), .tenant = nullptr, .signal = std::move(signal), .dialect = dialect};
   HttpHeaders headers;
   if (http_status >= 500) headers.emplace_back("Retry-After", "1");
   return ReplyError(context_, request,

@@ -159,8 +159,6 @@ TEST_F(GatewayMessagesTest, ErrorsHaveAnthropicsForm) {
                 "invalid_request_error", "Content-Type: application/json");
     ExpectError(Ask("POST", path, std::string(kJson) + "Content-Encoding: br\r\n", good), 415,
                 "invalid_request_error", "Content-Encoding: expected");
-    ExpectError(Ask("POST", path, std::string(kJson) + "Transfer-Encoding: chunked\r\n"), 400,
-                "invalid_request_error", "");
   }
   ExpectError(Post(kMessages, Body(R"("max_tokens": 4, "top_p": 1.5)")), 400,
               "invalid_request_error", "top_p: expected");
@@ -281,7 +279,7 @@ TEST_F(GatewayMessagesTest, AStarStandsForEveryName) {
   model_.aliases = {"*"};
   StartAll();
   EXPECT_EQ(Post(kMessages, Body(R"("max_tokens": 1, "model": "what ever")")).status, 200);
-  EXPECT_EQ(Post("/v1/chat/completions", Body(R"("model": "x")")).status, 200);
+  EXPECT_EQ(Post("/v1/chat/completions", Body(R"("max_tokens": 1, "model": "x")")).status, 200);
   EXPECT_EQ(Json(Get("/v1/models"))["data"].size(), 1u);
 }
 
