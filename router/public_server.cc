@@ -92,6 +92,12 @@ class PublicServer::Impl {
                   [this](HttpRequest request, std::shared_ptr<OutputSignal> signal) {
                     return gateway_.Handle(std::move(request), std::move(signal));
                   },
+              .refuse =
+                  [this](const HttpRequest& request, int http_status, std::string message,
+                         std::shared_ptr<OutputSignal> signal) {
+                    return gateway_.RefuseUnread(request, http_status, std::move(message),
+                                                 std::move(signal));
+                  },
               .metrics = metrics_,
               .memory = *memory_,
               .max_body_bytes = MaxBodyBytes(config, context.config),

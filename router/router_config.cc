@@ -12,6 +12,7 @@
 #include "common/status.h"
 #include "common/violations.h"
 #include "router/calls/output_format.h"
+#include "router/serving/validation/request_validator.h"
 #include "router/workers/link/orphan_watch.h"
 #include "router/workers/shard.h"
 #include "router/workers/worker_discovery.h"
@@ -20,6 +21,7 @@ namespace lockstep::router {
 namespace {
 
 constexpr size_t kMaxWorkers = 1024;
+constexpr size_t kMaxAliases = 64;
 
 // Reads a fingerprint as logs and errors print it.
 std::optional<uint64_t> ParseFingerprint(std::string_view text) {
@@ -177,6 +179,11 @@ absl::Status RouterConfig::Validate() const {
   Violations violations;
   ExposureCheck exposure(*this, violations);
   violations.Require(!model.empty(), "model: expected a model folder or a GGUF file");
+  for (const std::string& alias : model_aliases) {
+    violations.Require(!alias.empty() && alias.size() <= kMaxIdBytes,
+                       "model_alias: expected 1 to 256 bytes");
+  }
+  violations.Require(model_aliases.size() <= kMaxAliases, "model_alias: expected at most 64 names");
   exposure.OfListeners();
   CheckWorkers(*this, exposure, violations);
   exposure.OfCollector();

@@ -17,10 +17,11 @@ namespace lockstep::router {
 // All settings of a router process (docs/configuration.md). RouterFlags has a flag for each setting
 // that users may change. The defaults are here.
 struct RouterConfig {
-  std::string model;                 // model folder or GGUF file
-  std::string model_id;              // empty: the file's or folder's name
-  std::string tool_format = "auto";  // ServedModel::SetOutputFormat
-  std::string http_listen;           // one more listener of the server; empty: none
+  std::string model;                       // model folder or GGUF file
+  std::string model_id;                    // empty: the file's or folder's name
+  std::vector<std::string> model_aliases;  // other names of the model; "*": every name
+  std::string tool_format = "auto";        // ServedModel::SetOutputFormat
+  std::string http_listen;                 // one more listener of the server; empty: none
   std::string admin_listen = "127.0.0.1:9090";
   bool insecure = false;             // allow addresses that other machines reach, without guards
   bool insecure_admin = false;       // the same for admin_listen only

@@ -18,6 +18,8 @@ FlagGroup ModelFlags(RouterConfig& config) {
               {"tool-format", &config.tool_format,
                "how the model writes calls of tools and reasoning: the name of a format, auto to "
                "detect it, or none"},
+              {"model-alias", RepeatedText{&config.model_aliases},
+               "one more name that clients may use; * takes every name; repeatable"},
               {"template-python", &config.templates.python,
                "Python with Jinja2, which renders the chat template"},
               {"template-timeout", &config.templates.limits.time,

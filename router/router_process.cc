@@ -103,7 +103,10 @@ absl::StatusOr<ServedModel> LoadModel(const RouterConfig& config, const CagedTem
     caged = loaded.get();
     return loaded;
   };
-  return ServedModel::Load(config.model, config.model_id, load);
+  LOCKSTEP_ASSIGN_OR_RETURN(ServedModel model,
+                            ServedModel::Load(config.model, config.model_id, load));
+  model.aliases = config.model_aliases;
+  return model;
 }
 
 }  // namespace

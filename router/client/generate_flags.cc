@@ -68,6 +68,8 @@ FlagGroup StopFlags(GenerateOptions& options) {
               {"stop-token-ids", &options.stop_token_ids, "ids that end an output: 1,2,3"},
               {"ignore-eos", &options.ignore_eos, "the model's end ids do not end an output"},
               {"include-stop", &options.include_stop, "keep the stop string in the text"},
+              {"fit-max-tokens", &options.fit_max_tokens,
+               "a --max-tokens that the context has no room for is lowered, not refused"},
           }};
 }
 

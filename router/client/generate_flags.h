@@ -57,6 +57,7 @@ struct GenerateOptions {
   std::string stop_token_ids;
   bool ignore_eos = false;
   bool include_stop = false;
+  bool fit_max_tokens = false;
 
   std::optional<uint32_t> logprobs;
   std::optional<uint32_t> prompt_logprobs;

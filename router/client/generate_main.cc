@@ -93,6 +93,7 @@ absl::Status FillStop(const GenerateOptions& options, v1::StopCriteria* out) {
   out->mutable_stop_token_ids()->Add(ids.begin(), ids.end());
   if (options.ignore_eos) out->set_ignore_eos(true);
   if (options.include_stop) out->set_include_stop(true);
+  if (options.fit_max_tokens) out->set_fit_max_tokens(true);
   return absl::OkStatus();
 }
 

@@ -42,13 +42,14 @@ absl::Status GetModel(ApiContext& context, const UnaryCaller& /*caller*/,
                       const v1::GetModelRequest& request, v1::Model& response) {
   LOCKSTEP_RETURN_IF_ERROR(CheckModelRequest(context, request));
   response = DescribeModel(context);
+  if (!request.model().empty()) response.set_id(request.model());
   return absl::OkStatus();
 }
 
 absl::Status ListModels(ApiContext& context, const UnaryCaller& /*caller*/,
                         const v1::ListModelsRequest& request, v1::ListModelsResponse& response) {
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("request", request));
-  *response.add_models() = DescribeModel(context);
+  for (v1::Model& model : DescribeModels(context)) *response.add_models() = std::move(model);
   return absl::OkStatus();
 }
 

@@ -130,9 +130,10 @@ bool BrowserPolicy::Allows(std::string_view origin) const {
 // Without Access-Control-Allow-Credentials: the page itself sends keys, and cookies are not used.
 HttpHeaders BrowserPolicy::HeadersFor(std::string_view origin) const {
   const bool all = std::find(origins_.begin(), origins_.end(), kAll) != origins_.end();
-  HttpHeaders headers = {{"Access-Control-Allow-Origin", std::string(all ? kAll : origin)},
-                         {"Access-Control-Expose-Headers",
-                          "X-Request-Id, X-Lockstep-Ignored-Fields, Retry-After, Retry-After-Ms"}};
+  HttpHeaders headers = {
+      {"Access-Control-Allow-Origin", std::string(all ? kAll : origin)},
+      {"Access-Control-Expose-Headers",
+       "X-Request-Id, Request-Id, X-Lockstep-Ignored-Fields, Retry-After, Retry-After-Ms"}};
   if (!all) headers.emplace_back("Vary", "Origin");
   return headers;
 }

@@ -9,6 +9,7 @@
 #include "common/status.h"
 #include "router/http/dialects/openai/openai_error.h"
 #include "router/http/exchanges/body_decoder.h"
+#include "router/http/exchanges/reply_exchange.h"
 #include "router/serving/calls/call_door.h"
 #include "router/serving/validation/field_checks.h"
 
@@ -63,11 +64,31 @@ std::shared_ptr<Exchange> Gateway::Handle(HttpRequest http, std::shared_ptr<Outp
   absl::Status status = local ? browsers_.CheckLocal(http) : absl::OkStatus();
   // A browser sends no key with a preflight.
   if (status.ok()) status = browsers_.CheckPreflight(http);
-  RoutedRequest request{.http = std::move(http), .tenant = nullptr, .signal = std::move(signal)};
+  const Dialect* const dialect = routes_.DialectOf(http.path);
+  RoutedRequest request{
+      .http = std::move(http), .tenant = nullptr, .signal = std::move(signal), .dialect = dialect};
   if (!status.ok()) return ReplyError(context_, request, status);
   if (auto preflight = browsers_.AnswerPreflight(request.http, request.signal)) return preflight;
   const std::string origin = request.http.origin;
   return browsers_.Share(origin, Answer(std::move(request)));
+}
+
+std::shared_ptr<Exchange> Gateway::RefuseUnread(const HttpRequest& http, int http_status,
+                                                std::string message,
+                                                std::shared_ptr<OutputSignal> signal) const {
+  const Dialect* const dialect = routes_.DialectOf(http.path);
+  if (dialect == nullptr) return Refusal(http_status, std::move(message), std::move(signal));
+  HttpRequest named;
+  named.request_id = http.request_id;
+  RoutedRequest request{
+      .http = std::move(named), .tenant = nullptr, .signal = std::move(signal), .dialect = dialect};
+  HttpHeaders headers;
+  if (http_status >= 500) headers.emplace_back("Retry-After", "1");
+  return ReplyError(context_, request,
+                    {.http_status = http_status,
+                     .type = http_status >= 500 ? "server_error" : kInvalid,
+                     .message = std::move(message)},
+                    std::move(headers));
 }
 
 std::shared_ptr<Exchange> Gateway::Answer(RoutedRequest request) {
@@ -77,7 +98,8 @@ std::shared_ptr<Exchange> Gateway::Answer(RoutedRequest request) {
   const bool body_follows = request.http.body_follows;
   bool is_known = true;
   if (!for_everybody || body_follows) {
-    auto caller = context_.api.gatekeeper.Identify(request.http.authorization);
+    auto caller =
+        context_.api.gatekeeper.Identify(request.http.authorization, request.http.api_key);
     if (!caller.ok() && !for_everybody) return ReplyError(context_, request, caller.status());
     is_known = caller.ok();
     if (is_known) request.tenant = *std::move(caller);
@@ -97,9 +119,9 @@ std::shared_ptr<Exchange> Gateway::CheckHeader(const Route* route, RoutedRequest
   const HttpRequest& http = request.http;
   absl::Status limit;
   if (route != nullptr && route->reads_json) {
-    if (!MayBeJson(http)) return ReplyError(request, WrongContentType(http.content_type));
+    if (!MayBeJson(http)) return ReplyError(context_, request, WrongContentType(http.content_type));
     if (!ParseContentCoding(http.content_encoding).has_value()) {
-      return ReplyError(request, WrongContentEncoding(http.content_encoding),
+      return ReplyError(context_, request, WrongContentEncoding(http.content_encoding),
                         {{"Accept-Encoding", std::string(kServedCodings)}});
     }
     if (http.announced_body_bytes > kMaxUnaskedBodyBytes) {
@@ -119,7 +141,7 @@ std::shared_ptr<Exchange> Gateway::CheckHeader(const Route* route, RoutedRequest
 std::shared_ptr<Exchange> Gateway::Refuse(const Route* route, RoutedRequest& request) const {
   const HttpRequest& http = request.http;
   if (!IsKnownMethod(http.method)) {
-    return ReplyError(request,
+    return ReplyError(context_, request,
                       {.http_status = 501,
                        .type = kInvalid,
                        .code = "method_not_implemented",
@@ -130,14 +152,14 @@ std::shared_ptr<Exchange> Gateway::Refuse(const Route* route, RoutedRequest& req
                  "");
   }
   if (route == nullptr) {
-    return ReplyError(request,
+    return ReplyError(context_, request,
                       {.http_status = 404,
                        .type = kInvalid,
                        .code = "not_found",
                        .message = fmt::format("there is nothing at {}; {}", Quote(http.path),
                                               routes_.HintFor(http.path))});
   }
-  return ReplyError(request,
+  return ReplyError(context_, request,
                     {.http_status = 405,
                      .type = kInvalid,
                      .code = "method_not_allowed",

@@ -3,6 +3,7 @@
 #include <prometheus/registry.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "router/front/connection/exchange.h"
@@ -32,6 +33,12 @@ class Gateway {
 
   // Null only for a header: the body must be read first.
   std::shared_ptr<Exchange> Handle(HttpRequest http, std::shared_ptr<OutputSignal> signal);
+
+  // The answer to a request that cannot be read, or that has no room. From status 500 on, it asks
+  // clients to retry.
+  std::shared_ptr<Exchange> RefuseUnread(const HttpRequest& http, int http_status,
+                                         std::string message,
+                                         std::shared_ptr<OutputSignal> signal) const;
 
   const RouteTable& routes() const { return routes_; }
 

@@ -24,8 +24,8 @@ namespace {
 constexpr size_t kStreamBytes = 2 << 10;
 constexpr size_t kFirstBodyBytes = 4 << 10;
 
-// The value of x-request-id if it has at most 256 bytes that all satisfy IsIdCharacter.
-std::string_view UsableRequestId(std::string_view header) {
+// The value of a header with an id, if it has at most 256 bytes that all satisfy IsIdCharacter.
+std::string_view UsableId(std::string_view header) {
   constexpr size_t kMaxBytes = 256;
   const bool usable =
       header.size() <= kMaxBytes && std::all_of(header.begin(), header.end(), IsIdCharacter);
@@ -45,8 +45,11 @@ HttpRequest HeaderOf(const StreamRequest& request, RequestTarget target) {
   return {.method = std::string(fields.Find(":method")),
           .path = std::move(target.path),
           .body = {},
-          .request_id = std::string(UsableRequestId(fields.Find("x-request-id"))),
-          .authorization = std::string(fields.FindOnly("authorization")),
+          .request_id = std::string(UsableId(fields.Find("x-request-id"))),
+          // Several keys, joined, are nobody's.
+          .authorization = fields.FindAll("authorization"),
+          .api_key = fields.FindAll("x-api-key"),
+          .session_id = std::string(UsableId(fields.Find("x-claude-code-session-id"))),
           .host = std::move(target.host),
           .origin = std::string(fields.Find("origin")),
           .content_type = std::string(fields.Find("content-type")),
@@ -169,7 +172,9 @@ class HttpStream final : public StreamHandler {
     ReleaseMemory(request_.body);
     held_.Resize(0);
     Count();
-    exchange_ = Refusal(http_status, std::move(message), signal_);
+    exchange_ = context_.refuse == nullptr
+                    ? Refusal(http_status, std::move(message), signal_)
+                    : context_.refuse(request_, http_status, std::move(message), signal_);
   }
 
   const HttpStreamContext& context_;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "router/front/connection/http_metrics.h"
 #include "router/front/connection/stream_handler.h"
@@ -17,6 +18,11 @@ struct HttpStreamContext {
   // first as its header alone (`body_follows`). That first call may return null, and then the body
   // is read. If it returns an answer, the body stays unread. Otherwise never null.
   const std::function<std::shared_ptr<Exchange>(HttpRequest, std::shared_ptr<OutputSignal>)> handle;
+  // Answers a request that cannot be read, or that has no room. Returns no null. Empty: Refusal of
+  // router/http/exchanges/reply_exchange.h does.
+  const std::function<std::shared_ptr<Exchange>(const HttpRequest&, int http_status,
+                                                std::string message, std::shared_ptr<OutputSignal>)>
+      refuse = nullptr;
   HttpMetrics& metrics;
   ByteBudget& memory;  // of bodies
   const size_t max_body_bytes = 0;

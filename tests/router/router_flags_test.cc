@@ -105,6 +105,21 @@ TEST(RouterFlagsTest, ListenersAreAList) {
   EXPECT_THAT(Message(config.Validate()), HasSubstr("listen: "));
 }
 
+TEST(RouterFlagsTest, AliasesOfTheModelAreAList) {
+  RouterConfig config;
+  config.model = "model.gguf";
+  FlagTable table = RouterFlags(config);
+  EXPECT_TRUE(FindFlag(table, "model-alias")->Set("claude-opus-4-8"));
+  EXPECT_TRUE(FindFlag(table, "model-alias")->Set("*"));
+  EXPECT_THAT(config.model_aliases, ElementsAre("claude-opus-4-8", "*"));
+  EXPECT_TRUE(config.Validate().ok()) << config.Validate();
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{""}, {std::string(257, 'x')}, std::vector<std::string>(65, "x")}) {
+    config.model_aliases = wrong;
+    EXPECT_THAT(Message(config.Validate()), HasSubstr("model_alias: expected")) << wrong.size();
+  }
+}
+
 TEST(RouterFlagsTest, SettingsFollowFromOthers) {
   RouterConfig config;
   FlagTable table = RouterFlags(config);

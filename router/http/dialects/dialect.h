@@ -65,6 +65,12 @@ struct AnswerFacts {
   const Tokenizer* tokenizer = nullptr;
 };
 
+// What an error says beside its status.
+struct ErrorFacts {
+  absl::Duration retry_after;        // the default of the hint when to try again
+  std::string_view request_id = {};  // of the refused request
+};
+
 // An API for text generation over HTTP: how its bodies are read, and how its answers and errors are
 // written. Stateless; safe to use from any thread. docs/adding/http-api.md shows how to add one.
 class Dialect {
@@ -82,9 +88,18 @@ class Dialect {
   virtual std::unique_ptr<AnswerWriter> MakeWriter(AnswerFacts facts,
                                                    const ApiRequest& request) const = 0;
   // Appends the body of an error answer to `body`, and returns its head. `status` is not OK.
-  // `retry_after`: the default of the hint when to try again.
-  virtual HttpHead WriteError(const absl::Status& status, absl::Duration retry_after,
+  virtual HttpHead WriteError(const absl::Status& status, const ErrorFacts& facts,
                               std::string& body) const = 0;
+  // Appends the body of an error without a status code, which was found before the request's body
+  // was read. False: such errors have OpenAI's form, and nothing was appended.
+  virtual bool WriteRefusal([[maybe_unused]] int http_status,
+                            [[maybe_unused]] std::string_view message,
+                            [[maybe_unused]] std::string_view request_id,
+                            [[maybe_unused]] std::string& body) const {
+    return false;
+  }
+  // The API's own header for the request's id, beside X-Request-Id. Empty: none.
+  virtual std::string_view request_id_header() const { return {}; }
   // The error of one prompt of a list, with the prompt's index in its field.
   virtual absl::Status OfListedPrompt(const absl::Status& status, size_t index) const = 0;
 };

@@ -96,7 +96,8 @@ absl::StatusOr<std::unique_ptr<ApiRequest>> GenerateExchange::ReadBody(const std
   const BodyReading reading{.meter = meter,
                             .strict_fields = context_.config.strict_fields,
                             .limits = context_.config.limits,
-                            .max_context_tokens = context_.Facts().max_context_tokens};
+                            .max_context_tokens = context_.Facts().max_context_tokens,
+                            .session_id = http_.session_id};
   absl::StatusOr<std::unique_ptr<ApiRequest>> request = dialect_.ReadBody(body, reading);
   // Parsing used many small blocks, and all of them are free now.
   if (num_read_bytes > kMaxKeptBytes) ReturnFreedMemory();
@@ -223,7 +224,9 @@ HeaderList GenerateExchange::AnswerHead() const {
 }
 
 void GenerateExchange::AddOwnHeaders(HttpHead& head) const {
-  head.headers.emplace_back("X-Request-Id", http_.request_id.empty() ? id_ : http_.request_id);
+  head.headers.emplace_back("X-Request-Id", ShownId());
+  const std::string_view own_header = dialect_.request_id_header();
+  if (!own_header.empty()) head.headers.emplace_back(own_header, ShownId());
   if (request_ != nullptr && !request_->ignored_fields.empty()) {
     head.headers.emplace_back(kIgnoredFieldsHeader, request_->ignored_fields);
   }
@@ -325,7 +328,8 @@ void GenerateExchange::Fail(const absl::Status& status) {
 
 void GenerateExchange::SetError(const absl::Status& status) {
   ReleaseMemory(pending_.body);
-  HttpHead head = dialect_.WriteError(status, context_.config.retry_after, pending_.body);
+  HttpHead head = dialect_.WriteError(
+      status, {.retry_after = context_.config.retry_after, .request_id = ShownId()}, pending_.body);
   AddOwnHeaders(head);
   pending_.head = FieldsOf(head);
   writer_.reset();

@@ -76,6 +76,8 @@ class GenerateExchange final : public Exchange,
   // Counts the current size of the answer. Not OK if it is too large.
   absl::Status Hold() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t NumAnswerBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The client's id of the request, or ours.
+  const std::string& ShownId() const { return http_.request_id.empty() ? id_ : http_.request_id; }
   HeaderList AnswerHead() const;
   // The headers of every answer, errors included.
   void AddOwnHeaders(HttpHead& head) const;

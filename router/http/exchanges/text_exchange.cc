@@ -4,6 +4,8 @@
 
 #include "common/runtime/release_memory.h"
 #include "common/status.h"
+#include "router/http/dialects/anthropic/messages_dialect.h"
+#include "router/http/dialects/anthropic/messages_request.h"
 #include "router/http/dialects/openai/openai_error.h"
 #include "router/http/json/json_writer.h"
 #include "router/http/json/unknown_fields.h"
@@ -33,6 +35,8 @@ TextExchange::TextExchange(ApiContext& context, TextKind kind, std::shared_ptr<c
     : ReplyExchange(std::move(signal), request.answer, NameOf(tenant.get())),
       context_(context),
       kind_(kind),
+      id_(request.request_id.empty() ? context.MakeRequestId(context.engine.NextKey())
+                                     : request.request_id),
       tenant_(std::move(tenant)),
       http_(std::move(request)),
       num_work_bytes_(http_.body.size()),
@@ -67,8 +71,7 @@ void TextExchange::RunStrand() {
       if (read.ok()) ignored_fields = std::move(read->ignored_fields);
     } else {
       const bool waited = query.has_value();
-      absl::StatusOr<TokenizeQuery> read =
-          waited ? *std::move(query) : ParseTokenizeRequest(body, Reading());
+      absl::StatusOr<TokenizeQuery> read = waited ? *std::move(query) : ReadTokenize(body);
       if (read.ok() && !waited && AwaitsTurn(*read)) return;
       reply = read.ok() ? Tokens(*read) : read.status();
       if (read.ok()) ignored_fields = std::move(read->ignored_fields);
@@ -80,6 +83,7 @@ void TextExchange::RunStrand() {
   ticket_.reset();
   if (!reply.ok()) return ReplyError(reply.status());
   HttpHead head;
+  AddOwnHeaders(head);
   if (!ignored_fields.empty()) {
     head.headers.emplace_back(kIgnoredFieldsHeader, std::move(ignored_fields));
   }
@@ -142,11 +146,20 @@ BodyReading TextExchange::Reading() {
           .strict_fields = context_.config.strict_fields};
 }
 
+absl::StatusOr<TokenizeQuery> TextExchange::ReadTokenize(std::string_view body) {
+  return kind_ == TextKind::kCountTokens ? ParseCountTokensRequest(body, Reading())
+                                         : ParseTokenizeRequest(body, Reading());
+}
+
 absl::StatusOr<std::string> TextExchange::Tokens(const TokenizeQuery& query) {
   v1::TokenizeResponse response;
   LOCKSTEP_RETURN_IF_ERROR(Tokenize(context_, query.request, cancellation_, response));
   std::string reply;
   JsonWriter json(reply);
+  if (kind_ == TextKind::kCountTokens) {
+    json.BeginObject().Key("input_tokens").Int(response.token_ids_size()).EndObject();
+    return reply;
+  }
   json.BeginObject().Key("count").Int(response.token_ids_size());
   json.Key("max_model_len").Int(context_.Facts().max_context_tokens);
   json.Key("tokens").BeginArray();
@@ -173,15 +186,27 @@ absl::StatusOr<std::string> TextExchange::Text(const DetokenizeQuery& query) {
   return reply;
 }
 
+void TextExchange::AddOwnHeaders(HttpHead& head) const {
+  if (kind_ != TextKind::kCountTokens) return;
+  head.headers.emplace_back(MessagesDialect().request_id_header(), id_);
+}
+
 void TextExchange::ReplyError(const absl::Status& status) {
+  std::string body;
+  const absl::Duration retry_after = context_.config.retry_after;
+  if (kind_ == TextKind::kCountTokens) {
+    HttpHead head =
+        MessagesDialect().WriteError(status, {.retry_after = retry_after, .request_id = id_}, body);
+    AddOwnHeaders(head);
+    return Reply(std::move(head), std::move(body));
+  }
   // The field is called "tokens" here, not "prompt" as in a completion.
   absl::Status named = status;
   if (Message(status).starts_with("token_ids")) {
     named = absl::Status(status.code(), "tokens" + Message(status).substr(9));
   }
-  std::string body;
   OpenAiError::Of(named).AppendJson(body);
-  Reply(ErrorHead(named, context_.config.retry_after), std::move(body));
+  Reply(ErrorHead(named, retry_after), std::move(body));
 }
 
 }  // namespace lockstep::router

@@ -16,10 +16,11 @@
 
 namespace lockstep::router {
 
-enum class TextKind { kTokenize, kDetokenize };
+enum class TextKind { kTokenize, kDetokenize, kCountTokens };
 
-// POST /tokenize and /detokenize. The work runs on the encode pool. Holds a TextTicket until the
-// answer is made. From then on the answer counts against the memory of all answers.
+// POST /tokenize, /detokenize and /v1/messages/count_tokens. The work runs on the encode pool.
+// Holds a TextTicket until the answer is made. From then on the answer counts against the memory of
+// all answers.
 class TextExchange final : public ReplyExchange,
                            public Strand,
                            public std::enable_shared_from_this<TextExchange> {
@@ -44,12 +45,16 @@ class TextExchange final : public ReplyExchange,
   bool AwaitsTurn(TokenizeQuery& query);
   // From the body, or the parsed query, to the body of the answer.
   BodyReading Reading();
+  absl::StatusOr<TokenizeQuery> ReadTokenize(std::string_view body);
   absl::StatusOr<std::string> Tokens(const TokenizeQuery& query);
   absl::StatusOr<std::string> Text(const DetokenizeQuery& query);
   void ReplyError(const absl::Status& status);
+  // Adds the headers of an answer to count_tokens.
+  void AddOwnHeaders(HttpHead& head) const;
 
   ApiContext& context_;
   const TextKind kind_;
+  const std::string id_;  // of a count_tokens
   const std::shared_ptr<const Tenant> tenant_;
   HttpRequest http_;  // its body and the ticket exist until RunStrand or OnClosed
   std::shared_ptr<TextTicket> ticket_;

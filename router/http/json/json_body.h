@@ -23,6 +23,7 @@ struct BodyReading {
   // Errors show the true range of a number that does not fit the message's field.
   RequestLimits limits = {};
   uint32_t max_context_tokens = UINT32_MAX;
+  std::string_view session_id = {};  // HttpRequest::session_id
 };
 
 // Parses a body, which must be one object. `member` not null: its text is set.

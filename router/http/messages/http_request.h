@@ -32,6 +32,8 @@ struct HttpRequest {
   std::string body;
   std::string request_id;          // from x-request-id; empty if there is none, or an unusable one
   std::string authorization = {};  // the header's value; never shown in answers or logs
+  std::string api_key = {};        // the same of x-api-key, which clients of Anthropic's API send
+  std::string session_id = {};     // from x-claude-code-session-id; empty: none, or an unusable one
   std::string host = {};           // the router's name in the request; empty: not given
   std::string origin = {};         // the web page that sent the request; empty: none
   std::string content_type = {};   // of the body; empty: not given

@@ -25,12 +25,12 @@ void WritePermission(std::string_view model, absl::Time created, JsonWriter& jso
   json.EndObject();
 }
 
-void WriteModel(const ApiContext& api, JsonWriter& json) {
-  const lockstep::v1::Model model = DescribeModel(api);
+// `model`: the served one, perhaps under another name.
+void WriteModel(const lockstep::v1::Model& model, const ApiContext& api, JsonWriter& json) {
   const absl::Time created = api.started;
   json.BeginObject().Key("id").String(model.id()).Key("object").String("model");
   json.Key("created").Int(absl::ToUnixSeconds(created)).Key("owned_by").String("lockstep");
-  json.Key("root").String(model.id()).Key("parent").Null();
+  json.Key("root").String(api.model.id).Key("parent").Null();
   json.Key("max_model_len").Int(model.max_context_tokens());
   if (model.weights_bytes() > 0) {
     json.Key("weights_dtype").String(model.weights_dtype());
@@ -49,7 +49,7 @@ std::string ModelList(const ApiContext& api) {
   std::string body;
   JsonWriter json(body);
   json.BeginObject().Key("object").String("list").Key("data").BeginArray();
-  WriteModel(api, json);
+  for (const lockstep::v1::Model& model : DescribeModels(api)) WriteModel(model, api, json);
   // Codex looks for models here, in a form of its own, and warns if there is no such list.
   json.EndArray().Key("models").BeginArray().EndArray().EndObject();
   return body;
@@ -64,7 +64,9 @@ std::shared_ptr<Exchange> ReplyModel(RouteContext& context, RoutedRequest& reque
   }
   std::string body;
   JsonWriter json(body);
-  WriteModel(context.api, json);
+  lockstep::v1::Model model = DescribeModel(context.api);
+  model.set_id(id);
+  WriteModel(model, context.api, json);
   return Reply(request, {}, std::move(body));
 }
 

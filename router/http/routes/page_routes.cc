@@ -12,10 +12,11 @@ namespace {
 std::shared_ptr<Exchange> AnswerPage(const PageFile& file, const RouteContext& context,
                                      RoutedRequest request) {
   if (!context.api.config.page) {
-    return ReplyError(request, OpenAiError{.http_status = 404,
-                                           .type = "invalid_request_error",
-                                           .code = "not_found",
-                                           .message = "the page is turned off (--no-page)"});
+    return ReplyError(context, request,
+                      OpenAiError{.http_status = 404,
+                                  .type = "invalid_request_error",
+                                  .code = "not_found",
+                                  .message = "the page is turned off (--no-page)"});
   }
   HttpHead head{.content_type = file.content_type};
   head.headers = {{"Content-Security-Policy", std::string(kPageSecurityPolicy)},

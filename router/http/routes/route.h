@@ -30,6 +30,7 @@ struct RoutedRequest {
   HttpRequest http;
   std::shared_ptr<const Tenant> tenant;  // null: no keys are required, or the path needs none
   std::shared_ptr<OutputSignal> signal;
+  const Dialect* dialect = nullptr;  // Route::dialect, also of a path below the route's
 };
 
 enum class Audience {
@@ -49,6 +50,8 @@ struct Route {
   // A refusal counts as a request that ended (lockstep_router_requests_total).
   bool generates = false;
   bool has_metric = false;  // false: lockstep_router_http_requests_total counts it as "other"
+  // The API whose form errors have; null: OpenAI's. It must outlive the route.
+  const Dialect* dialect = nullptr;
   // Never returns null. Runs on a thread of the connections, so it must not block.
   std::function<std::shared_ptr<Exchange>(RouteContext& context, RoutedRequest request)> answer;
 
@@ -63,12 +66,12 @@ Route GenerationRoute(std::string path, const Dialect& dialect);
 
 // A complete answer.
 std::shared_ptr<Exchange> Reply(RoutedRequest& request, HttpHead head, std::string body);
-// An error in the form of OpenAI's API.
+// An error in the form of the request's API.
 std::shared_ptr<Exchange> ReplyError(const RouteContext& context, RoutedRequest& request,
                                      const absl::Status& status);
 // The same for errors without a status code.
 struct OpenAiError;
-std::shared_ptr<Exchange> ReplyError(RoutedRequest& request, const OpenAiError& error,
-                                     HttpHeaders headers = {});
+std::shared_ptr<Exchange> ReplyError(const RouteContext& context, RoutedRequest& request,
+                                     const OpenAiError& error, HttpHeaders headers = {});
 
 }  // namespace lockstep::router

@@ -45,6 +45,15 @@ const Route* RouteTable::Find(std::string_view path) const {
   return nullptr;
 }
 
+const Dialect* RouteTable::DialectOf(std::string_view path) const {
+  for (const Route& route : routes_) {
+    if (IsAtPath(path, route.path, /*covers_subpaths=*/true) && route.dialect != nullptr) {
+      return route.dialect;
+    }
+  }
+  return nullptr;
+}
+
 std::vector<RouteLabel> RouteTable::Labels() const {
   std::vector<RouteLabel> labels;
   for (const Route& route : routes_) {
@@ -79,9 +88,9 @@ std::string RouteTable::HintFor(std::string_view path) const {
   const std::string with_version = std::string(kVersion) + std::string(path);
   if (!versioned && Find(with_version) != nullptr) return at(with_version);
   if (versioned) {
-    return fmt::format("of OpenAI's API there are {}", VersionedPaths());
+    return fmt::format("there are {}", VersionedPaths());
   }
-  return "OpenAI's API is under /v1";
+  return "the APIs are under /v1";
 }
 
 }  // namespace lockstep::router

@@ -19,6 +19,8 @@ class RouteTable {
 
   // Null: the path does not exist.
   const Route* Find(std::string_view path) const;
+  // The API whose form errors at this path have, or below the path of its route. Null: OpenAI's.
+  const Dialect* DialectOf(std::string_view path) const;
   // The labels of the metrics.
   std::vector<RouteLabel> Labels() const;
   // A hint for a path that does not exist, as the end of a sentence.

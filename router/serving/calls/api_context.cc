@@ -56,6 +56,7 @@ ModelFacts ApiContext::Facts() const {
         std::min<uint64_t>({context_tokens, limits.max_context_tokens, pool_tokens}));
   }
   return {.id = model.id,
+          .aliases = model.aliases,
           .vocab_size = model.config.vocab_size,
           .max_context_tokens = context_tokens,
           .has_chat_template = model.chat_template != nullptr,

@@ -33,10 +33,16 @@ void Gatekeeper::Permit::ChargeOutput(size_t num_tokens) const {
   series_.generation_tokens_total->Increment(static_cast<double>(num_tokens));
 }
 
-absl::StatusOr<std::shared_ptr<const Tenant>> Gatekeeper::Identify(
-    std::string_view authorization) const {
+absl::StatusOr<std::shared_ptr<const Tenant>> Gatekeeper::Identify(std::string_view authorization,
+                                                                   std::string_view api_key) const {
   if (!asks_for_keys()) return nullptr;
-  const std::string_view key = BearerKey(authorization);
+  std::string_view key = BearerKey(authorization);
+  if (!api_key.empty()) {
+    if (!authorization.empty() && key != api_key) {
+      return absl::UnauthenticatedError("authorization and x-api-key have different keys");
+    }
+    key = api_key;
+  }
   if (key.empty()) {
     return absl::UnauthenticatedError("an API key is needed: authorization: Bearer KEY");
   }

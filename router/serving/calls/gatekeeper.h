@@ -45,9 +45,11 @@ class Gatekeeper {
 
   bool asks_for_keys() const { return tenants_ != nullptr; }
 
-  // Finds the tenant by the key in an "authorization" header or metadata value. UNAUTHENTICATED for
-  // a missing or unknown key. Null if no keys are required.
-  absl::StatusOr<std::shared_ptr<const Tenant>> Identify(std::string_view authorization) const;
+  // Finds the tenant by the key in an "authorization" header or metadata value, or by the same key
+  // as it stands in `api_key`, the header x-api-key. UNAUTHENTICATED for a missing or unknown key,
+  // and if both are there and differ. Null if no keys are required.
+  absl::StatusOr<std::shared_ptr<const Tenant>> Identify(std::string_view authorization,
+                                                         std::string_view api_key = {}) const;
 
   // RESOURCE_EXHAUSTED names the limit and hints when to come back
   // (router/serving/validation/retry_hint.h). Null without a tenant, because then there are no

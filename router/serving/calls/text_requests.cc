@@ -14,13 +14,11 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-// Checks that all fields are known and that `model` is the model served here.
+// Checks that all fields are known and that `model` names the model served here.
 template <typename Request>
 absl::Status CheckNamed(const ApiContext& context, const Request& request) {
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("request", request));
-  if (request.model().empty() || request.model() == context.model.id) return absl::OkStatus();
-  return NotFound("model: expected {} or nothing, got {}", Quote(context.model.id),
-                  Quote(request.model()));
+  return CheckModelName(request.model(), context.model.id, context.model.aliases);
 }
 
 }  // namespace
@@ -124,6 +122,17 @@ v1::Model DescribeModel(const ApiContext& context) {
   model.set_ready(context.engine.ready());
   model.set_numerics_id(status.description.numerics_id());
   return model;
+}
+
+std::vector<v1::Model> DescribeModels(const ApiContext& context) {
+  std::vector<v1::Model> models = {DescribeModel(context)};
+  for (const std::string& alias : context.model.aliases) {
+    if (alias == kAnyModel) continue;
+    v1::Model model = models.front();
+    model.set_id(alias);
+    models.push_back(std::move(model));
+  }
+  return models;
 }
 
 }  // namespace lockstep::router

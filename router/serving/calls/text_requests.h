@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lockstep/v1/generation.pb.h"
 #include "router/serving/calls/api_context.h"
@@ -52,5 +53,7 @@ size_t NumWorkBytes(const lockstep::v1::DetokenizeRequest& request);
 absl::Status CheckModelRequest(const ApiContext& context,
                                const lockstep::v1::GetModelRequest& request);
 lockstep::v1::Model DescribeModel(const ApiContext& context);
+// The model, and the same again for each of its aliases.
+std::vector<lockstep::v1::Model> DescribeModels(const ApiContext& context);
 
 }  // namespace lockstep::router

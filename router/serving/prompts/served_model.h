@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/model_files/model_config.h"
 #include "router/calls/output_format.h"
@@ -22,7 +23,8 @@ using TemplateLoader =
 
 // What the router must know about the model that it serves. Immutable. Safe to use from any thread.
 struct ServedModel {
-  std::string id;  // the name that clients use
+  std::string id;                    // the name that clients use
+  std::vector<std::string> aliases;  // other names for it; kAnyModel stands for every name
   // Includes the tokenizer's end ids. The warnings cover all files of the model.
   ModelConfig config;
   std::unique_ptr<const Tokenizer> tokenizer;

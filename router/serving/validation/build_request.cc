@@ -155,6 +155,9 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
   const uint32_t max_new =
       model.max_context_tokens - static_cast<uint32_t>(out.prompt_tokens.size());
   out.sampling.max_new_tokens = in.stop().has_max_tokens() ? in.stop().max_tokens() : max_new;
+  if (in.stop().fit_max_tokens()) {
+    out.sampling.max_new_tokens = std::min(out.sampling.max_new_tokens, max_new);
+  }
   if (out.sampling.max_new_tokens > max_new) {
     return ContextOverflow(in, model.max_context_tokens, out.prompt_tokens.size(),
                            out.sampling.max_new_tokens, "stop.max_tokens");

@@ -166,6 +166,16 @@ absl::Status RequestLimits::Validate() const {
   return violations.ToStatus();
 }
 
+absl::Status CheckModelName(std::string_view name, std::string_view id,
+                            std::span<const std::string> aliases) {
+  const bool known =
+      name.empty() || name == id || std::ranges::any_of(aliases, [name](const std::string& alias) {
+        return alias == name || alias == kAnyModel;
+      });
+  if (known) return absl::OkStatus();
+  return NotFound("model: expected {} or nothing, got {}", Quote(id), Quote(name));
+}
+
 absl::Status CheckChat(const v1::ChatPrompt& chat, const std::string& path,
                        const RequestLimits& limits, const ModelFacts& model) {
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields(path, chat));
@@ -206,10 +216,7 @@ absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimit
                           const ModelFacts& model) {
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("request", request));
   LOCKSTEP_RETURN_IF_ERROR(CheckId("request_id", request.request_id(), kMaxIdBytes));
-  if (!request.model().empty() && request.model() != model.id) {
-    return NotFound("model: expected {} or nothing, got {}", Quote(model.id),
-                    Quote(request.model()));
-  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckModelName(request.model(), model.id, model.aliases));
   if (!request.adapter().empty()) {
     return Unimplemented("adapter: adapters are not implemented, got {}", Quote(request.adapter()));
   }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,9 @@ inline constexpr int32_t kMaxPriority = 1000;
 // A value of GenerateRequest.truncate_prompt_tokens: keep as many tokens as leave room for the
 // output.
 inline constexpr uint32_t kAllThatFits = UINT32_MAX;
+
+// An alias of the model that stands for every name.
+inline constexpr std::string_view kAnyModel = "*";
 
 struct RequestLimits {
   // For a text, or for all strings of a chat and its tools together.
@@ -52,6 +56,7 @@ struct RequestLimits {
 // The facts about the model that a request is checked against.
 struct ModelFacts {
   std::string id;
+  std::vector<std::string> aliases;
   uint32_t vocab_size = 0;
   uint32_t max_context_tokens = 0;
   bool has_chat_template = false;
@@ -60,6 +65,9 @@ struct ModelFacts {
   SamplingNumbers defaults;
 };
 
+// NOT_FOUND if `name` is neither empty, nor the model's id, nor an alias.
+absl::Status CheckModelName(std::string_view name, std::string_view id,
+                            std::span<const std::string> aliases);
 // Checks everything that can be checked before the prompt is tokenized.
 absl::Status CheckRequest(const lockstep::v1::GenerateRequest& request, const RequestLimits& limits,
                           const ModelFacts& model);

@@ -77,10 +77,10 @@ TEST_F(GatewayTest, PathsThatAreNotThereAreQuoted) {
     std::string words;
   } cases[] = {
       {"/v1/embeddings",
-       "there is nothing at \"/v1/embeddings\"; of OpenAI's API there are /v1/chat/completions, "
-       "/v1/completions, /v1/models and /v1/responses"},
+       "there is nothing at \"/v1/embeddings\"; there are /v1/chat/completions, "
+       "/v1/completions, /v1/messages, /v1/messages/count_tokens, /v1/models and /v1/responses"},
       {"/v1/responses/resp_1", "there are /v1/chat/completions,"},
-      {"/v1", "OpenAI's API is under /v1"},
+      {"/v1", "the APIs are under /v1"},
       {"/v1/", "there are /v1/chat/completions,"},
       {"/chat/completions?a=b", "at \"/chat/completions\"; it is at \"/v1/chat/completions\""},
       {"/models", "it is at \"/v1/models\""},
@@ -88,7 +88,7 @@ TEST_F(GatewayTest, PathsThatAreNotThereAreQuoted) {
       {"/v1/tokenize", "it is at \"/tokenize\""},
       {"/v1/completions/", "it is at \"/v1/completions\""},
       {"/health/", "it is at \"/health\""},
-      {"/embeddings", "OpenAI's API is under /v1"},
+      {"/embeddings", "the APIs are under /v1"},
       {"/" + std::string(5000, 'x'), "xxx\"... (5001 bytes);"},
   };
   for (const auto& [path, words] : cases) ExpectError(Get(path), 404, nullptr, words);

@@ -58,6 +58,15 @@ TEST_F(HttpClientsTest, LitellmGetsWhatItExpects) {
                "build/clients-litellm");
 }
 
+// Two versions of it: they send keys and the version of the API in different ways.
+TEST_F(HttpClientsTest, AnthropicsClientGetsWhatItExpects) {
+  ASSERT_NO_FATAL_FAILURE(StartGateway());
+  for (const std::string packages : {"build/clients-anthropic", "build/clients-anthropic-1"}) {
+    ExpectPasses("tests/router/http/anthropic_client_check.py " + router_->http_address(),
+                 packages);
+  }
+}
+
 TEST_F(HttpClientsTest, TheProgramLlmGetsWhatItExpects) {
   ASSERT_NO_FATAL_FAILURE(StartGateway());
   ExpectPasses("tests/router/http/llm_program_check.py " + router_->http_address());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "router/front/connection/http_metrics.h"
+#include "router/http/exchanges/reply_exchange.h"
 #include "router/limits/byte_budget.h"
 
 // One request, with its bytes already taken apart.
@@ -125,6 +126,27 @@ TEST_F(HttpStreamTest, ARequestThatCannotBeReadGetsTheConnectionsError) {
   EXPECT_TRUE(shown_.empty());
 }
 
+TEST_F(HttpStreamTest, ARefusalMayHaveAnotherForm) {
+  std::vector<std::string> refused;
+  HttpStreamContext context{
+      .handle = [](HttpRequest, std::shared_ptr<OutputSignal>) { return nullptr; },
+      .refuse =
+          [&refused](const HttpRequest& request, int http_status, std::string message,
+                     std::shared_ptr<OutputSignal> signal) {
+            refused.push_back(request.path + " " + std::to_string(http_status));
+            return Refusal(418, std::move(message), std::move(signal));
+          },
+      .metrics = metrics_,
+      .memory = memory_,
+      .max_body_bytes = 3};
+  const auto stream = OpenHttpStream(context, {.fields = {{":method", "POST"}, {":path", "/own"}}},
+                                     std::make_shared<NoSignal>());
+  stream->OnBody("four");
+  EXPECT_EQ(StatusOf(*stream->Take().head), 418);
+  EXPECT_EQ(refused, std::vector<std::string>{"/own 413"});
+  stream->OnClosed();
+}
+
 TEST_F(HttpStreamTest, AwaitsContinueIfItsHeaderSaysSo) {
   StreamRequest request{
       .fields = {{":method", "POST"}, {":path", "/"}, {"expect", "100-Continue"}}};
@@ -142,6 +164,31 @@ TEST_F(HttpStreamTest, WhatABodyAnnouncesIsKnownBeforeItComes) {
   const HttpRequest without = HeaderShown("", /*ends=*/true);
   EXPECT_FALSE(without.body_follows);
   EXPECT_EQ(without.announced_body_bytes, 0u);
+}
+
+TEST_F(HttpStreamTest, KeysAndIdsAreReadFromTheirHeaders) {
+  StreamRequest request{.fields = {{":method", "POST"},
+                                   {":path", "/"},
+                                   {"authorization", "Bearer a"},
+                                   {"x-api-key", "b"},
+                                   {"x-request-id", "r-1"},
+                                   {"x-claude-code-session-id", "s-1"}},
+                        .ends = true};
+  const HttpRequest shown = Shown(request);
+  EXPECT_EQ(shown.authorization, "Bearer a");
+  EXPECT_EQ(shown.api_key, "b");
+  EXPECT_EQ(shown.request_id, "r-1");
+  EXPECT_EQ(shown.session_id, "s-1");
+  // Of several keys none counts: joined, they are nobody's.
+  request.fields.Add("authorization", "Bearer a");
+  request.fields.Add("x-api-key", "b");
+  EXPECT_EQ(Shown(request).authorization, "Bearer a,Bearer a");
+  EXPECT_EQ(Shown(request).api_key, "b,b");
+  // An id that may not be shown as it is, is none.
+  for (const std::string& id : {std::string("a b"), std::string(257, 'x'), std::string()}) {
+    request.fields = {{":method", "POST"}, {":path", "/"}, {"x-claude-code-session-id", id}};
+    EXPECT_EQ(Shown(request).session_id, "");
+  }
 }
 
 TEST_F(HttpStreamTest, ATraceIsReadFromItsHeaders) {

@@ -253,6 +253,25 @@ TEST(BuildRequestTest, PromptAndNewTokensFitTheContext) {
   EXPECT_THAT(BuildError(wire, 13), HasSubstr("(13 in the messages, 20 in the completion)."));
 }
 
+TEST(BuildRequestTest, MaxTokensThatMayFitAreLoweredToTheRoomThereIs) {
+  Wire wire = SmallRequest();
+  wire.mutable_stop()->set_fit_max_tokens(true);
+  const struct {
+    uint32_t max_tokens;  // 0: not given
+    size_t num_prompt_tokens;
+    uint32_t expected;
+  } cases[] = {{20, 12, 20}, {20, 13, 19}, {0xffffffff, 31, 1}, {5, 1, 5}, {0, 2, 30}};
+  for (const auto& [max_tokens, num_prompt_tokens, expected] : cases) {
+    wire.mutable_stop()->clear_max_tokens();
+    if (max_tokens > 0) wire.mutable_stop()->set_max_tokens(max_tokens);
+    const auto request = Build(wire, std::vector<TokenId>(num_prompt_tokens, 1));
+    ASSERT_TRUE(request.ok()) << request.status();
+    EXPECT_EQ(request->sampling.max_new_tokens, expected) << max_tokens;
+  }
+  // A prompt without room for any output stays an error.
+  EXPECT_THAT(BuildError(wire, 32), HasSubstr("(32 in the prompt, 1 in the completion)"));
+}
+
 TEST(BuildRequestTest, MoreNewTokensThanAnyContextAreAnOverflow) {
   Wire wire = SmallRequest();
   wire.mutable_stop()->set_max_tokens(0xffffffff);

@@ -28,6 +28,7 @@ inline router::RequestLimits SmallLimits() {
 inline router::ModelFacts SmallModel() {
   router::ModelFacts model;
   model.id = "tiny";
+  model.aliases = {"other-alias", "tiny-alias"};
   model.vocab_size = 100;
   model.max_context_tokens = 32;
   model.has_chat_template = true;

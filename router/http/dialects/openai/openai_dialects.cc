@@ -38,10 +38,10 @@ class OpenAiDialect final : public Dialect {
         static_cast<const OpenAiRequest&>(request));
   }
 
-  HttpHead WriteError(const absl::Status& status, absl::Duration retry_after,
+  HttpHead WriteError(const absl::Status& status, const ErrorFacts& facts,
                       std::string& body) const override {
     OpenAiError::Of(status, format_.field_names).AppendJson(body);
-    return ErrorHead(status, retry_after);
+    return ErrorHead(status, facts.retry_after);
   }
 
   absl::Status OfListedPrompt(const absl::Status& status, size_t index) const override {

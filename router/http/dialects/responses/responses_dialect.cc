@@ -50,12 +50,12 @@ class ResponsesDialectImpl final : public Dialect {
     return ResponsesWriter::Make(std::move(facts), static_cast<const ResponsesRequest&>(request));
   }
 
-  HttpHead WriteError(const absl::Status& status, absl::Duration retry_after,
+  HttpHead WriteError(const absl::Status& status, const ErrorFacts& facts,
                       std::string& body) const override {
     OpenAiError error = OpenAiError::Of(AboutTheInput(status), kResponseFieldNames);
     if (error.param == "previous_response_id") error.code = "previous_response_not_found";
     error.AppendJson(body);
-    return ErrorHead(status, retry_after);
+    return ErrorHead(status, facts.retry_after);
   }
 
   // Never called: a body has one prompt.

@@ -60,7 +60,7 @@ class LineDialect final : public router::Dialect {
     return std::make_unique<LineWriter>();
   }
 
-  router::HttpHead WriteError(const absl::Status& status, absl::Duration,
+  router::HttpHead WriteError(const absl::Status& status, const router::ErrorFacts&,
                               std::string& body) const override {
     body += "error: " + Message(status) + "\n";
     return {.status = 418, .content_type = "text/plain"};

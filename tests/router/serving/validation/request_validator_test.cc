@@ -72,6 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
             "request_id: expected characters of [A-Za-z0-9._:-], got \"a\\nb\""),
         Bad(
             "IdWithNul", [](Wire& r) { r.set_request_id(std::string("a\0b", 3)); }, "request_id"),
+        Good("ModelByAlias", [](Wire& r) { r.set_model("tiny-alias"); }),
         Good("ModelByName", [](Wire& r) { r.set_model("tiny"); }),
         CheckCase{"OtherModel", [](Wire& r) { r.set_model("huge"); }, StatusCode::kNotFound,
                   "model: expected \"tiny\" or nothing, got \"huge\""},

@@ -1,0 +1,235 @@
+#include "router/http/dialects/anthropic/messages_reader.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "common/json/json_text.h"
+#include "common/status.h"
+#include "router/http/json/json_writer.h"
+#include "router/serving/validation/field_checks.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace v1 = lockstep::v1;
+using nlohmann::json;
+
+constexpr std::string_view kUserRole = "user";
+constexpr std::string_view kAssistantRole = "assistant";
+constexpr std::string_view kSystemRole = "system";
+constexpr std::string_view kToolRole = "tool";
+// Claude Code puts such a block before all others. It differs from request to request, so the
+// prompts would have no common beginning, and the prefix cache would never hit.
+constexpr std::string_view kBillingBlock = "x-anthropic-billing-header:";
+
+// Bookkeeping of other services, and what says how a block came about.
+constexpr auto kIgnoredOfBlocks =
+    std::to_array<std::string_view>({"cache_control", "citations", "caller", "toolset_name"});
+
+void AppendTextLine(std::string_view line, std::string& text) {
+  if (!text.empty() && !line.empty()) text += '\n';
+  text += line;
+}
+
+std::string RequiredText(JsonFields& fields, std::string_view name) {
+  std::optional<std::string> value = fields.String(name);
+  if (!value.has_value()) {
+    fields.Fail(InvalidArgument("{}: expected a string, got none", fields.PathOf(name)));
+  }
+  return std::move(value).value_or("");
+}
+
+void RefuseBlock(JsonFields& block, const std::string& type) {
+  block.Fail(Unimplemented("{}: blocks of type {} are not implemented", block.PathOf("type"),
+                           Quote(type)));
+}
+
+// The kinds of blocks that only one role has.
+void RefuseRole(JsonFields& block, std::string_view role, const std::string& type) {
+  block.Fail(InvalidArgument("{}: expected a block that messages of role {} have, got {}",
+                             block.PathOf("type"), role, Quote(type)));
+}
+
+// Appends a call to an array in the form of OpenAI's `tool_calls`.
+void AppendToolUse(JsonFields& block, std::string_view text, std::string& calls) {
+  const std::string id = RequiredText(block, "id");
+  const std::string name = RequiredText(block, "name");
+  const json* const input = block.Find("input");
+  if (input != nullptr && !input->is_object()) {
+    return block.FailKind(block.PathOf("input"), "an object", *input);
+  }
+  if (calls.empty()) {
+    calls = '[';
+  } else {
+    calls.back() = ',';
+  }
+  JsonWriter writer(calls);
+  writer.BeginObject().Key("id").String(id).Key("type").String("function");
+  writer.Key("function").BeginObject().Key("name").String(name);
+  writer.Key("arguments")
+      .String(input == nullptr ? "{}" : CompactJson(JsonTextOfMember(text, "input")));
+  writer.EndObject().EndObject();
+  calls += ']';
+}
+
+// A string, or an array of blocks of text from `first` on, which become lines of one text.
+std::string ReadTextBlocks(JsonFields& owner, const json& value, const std::string& path,
+                           size_t first = 0) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) {
+    owner.FailKind(path, "a string or an array of blocks", value);
+    return {};
+  }
+  std::string text;
+  for (size_t i = first; i < value.size() && owner.ok(); ++i) {
+    JsonFields block = owner.Inner(value[i], fmt::format("{}[{}]", path, i));
+    const std::string type = RequiredText(block, "type");
+    if (type == "text") {
+      AppendTextLine(RequiredText(block, "text"), text);
+    } else {
+      RefuseBlock(block, type);
+    }
+    block.Ignore(kIgnoredOfBlocks);
+    owner.Fail(block.Finish());
+  }
+  return text;
+}
+
+bool BeginsWithBilling(const json& system) {
+  if (!system.is_array() || system.empty() || !system.front().is_object()) return false;
+  const auto text = system.front().find("text");
+  return text != system.front().end() && text->is_string() &&
+         text->get_ref<const std::string&>().starts_with(kBillingBlock);
+}
+
+}  // namespace
+
+void MessagesReader::ReadSystem(JsonFields& fields) {
+  const json* const system = fields.Find("system");
+  if (system == nullptr) return;
+  std::string content =
+      ReadTextBlocks(fields, *system, fields.PathOf("system"), BeginsWithBilling(*system) ? 1 : 0);
+  if (!content.empty()) MessageOf(kSystemRole).set_content(std::move(content));
+}
+
+void MessagesReader::ReadMessages(JsonFields& fields) {
+  const json* const messages = fields.Find("messages");
+  if (messages != nullptr && !messages->is_array()) {
+    return fields.FailKind("messages", "an array", *messages);
+  }
+  if (messages == nullptr || messages->empty()) {
+    return fields.Fail(InvalidArgument("messages: expected at least 1 message, got none"));
+  }
+  const std::vector<std::string_view> texts =
+      JsonTextsOfElements(JsonTextOfMember(body_, "messages"));
+  for (size_t i = 0; i < messages->size() && fields.ok(); ++i) {
+    JsonFields message = fields.Inner((*messages)[i], fmt::format("messages[{}]", i));
+    ReadMessage(message, texts[i]);
+    fields.Fail(message.Finish());
+  }
+  if (!fields.ok() || chat_.messages().empty()) return;
+  const v1::ChatMessage& last = chat_.messages(chat_.messages_size() - 1);
+  if (last.role() != kAssistantRole) return;
+  if (!last.tool_calls_json().empty()) {
+    return fields.Fail(
+        InvalidArgument("messages: expected the results of the last message's tool_use blocks in a "
+                        "message of role user after it, got none"));
+  }
+  chat_.set_continue_final_message(true);
+}
+
+v1::ChatMessage& MessagesReader::MessageOf(std::string_view role) {
+  const int num_messages = chat_.messages_size();
+  if (role != kToolRole && num_messages > 0 && chat_.messages(num_messages - 1).role() == role) {
+    return *chat_.mutable_messages(num_messages - 1);
+  }
+  v1::ChatMessage& message = *chat_.add_messages();
+  message.set_role(std::string(role));
+  return message;
+}
+
+void MessagesReader::ReadMessage(JsonFields& message, std::string_view text) {
+  const std::string role = RequiredText(message, "role");
+  const std::string path = message.PathOf("content");
+  const json* const content = message.Find("content");
+  if (role != kUserRole && role != kAssistantRole && role != kSystemRole) {
+    return message.Fail(InvalidArgument("{}: expected user, assistant or system, got {}",
+                                        message.PathOf("role"), Quote(role)));
+  }
+  if (content == nullptr) {
+    return message.Fail(
+        InvalidArgument("{}: expected a string or an array of blocks, got none", path));
+  }
+  if (!content->is_array() || role == kSystemRole) {
+    const std::string line = ReadTextBlocks(message, *content, path);
+    return AppendTextLine(line, *MessageOf(role).mutable_content());
+  }
+  ReadBlocks(message, role, *content, JsonTextOfMember(text, "content"));
+}
+
+void MessagesReader::ReadBlocks(JsonFields& message, std::string_view role, const json& blocks,
+                                std::string_view text) {
+  const std::string path = message.PathOf("content");
+  const std::vector<std::string_view> texts = JsonTextsOfElements(text);
+  std::string rest;  // of a user's message, behind the results
+  bool has_results = false;
+  if (role == kAssistantRole) MessageOf(role);
+  for (size_t i = 0; i < blocks.size() && message.ok(); ++i) {
+    JsonFields block = message.Inner(blocks[i], fmt::format("{}[{}]", path, i));
+    const std::string type = RequiredText(block, "type");
+    if (role == kAssistantRole) {
+      ReadAssistantBlock(block, type, texts[i]);
+    } else if (type == "tool_result") {
+      ReadToolResult(block);
+      has_results = true;
+    } else {
+      ReadUserBlock(block, type, rest);
+    }
+    block.Ignore(kIgnoredOfBlocks);
+    message.Fail(block.Finish());
+  }
+  if (role == kUserRole && (!has_results || !rest.empty())) {
+    AppendTextLine(rest, *MessageOf(role).mutable_content());
+  }
+}
+
+void MessagesReader::ReadUserBlock(JsonFields& block, const std::string& type, std::string& rest) {
+  if (type == "text") return AppendTextLine(RequiredText(block, "text"), rest);
+  if (type == "tool_use" || type == "thinking" || type == "redacted_thinking") {
+    return RefuseRole(block, kUserRole, type);
+  }
+  RefuseBlock(block, type);
+}
+
+void MessagesReader::ReadAssistantBlock(JsonFields& block, const std::string& type,
+                                        std::string_view text) {
+  v1::ChatMessage& out = MessageOf(kAssistantRole);
+  if (type == "text") {
+    AppendTextLine(RequiredText(block, "text"), *out.mutable_content());
+  } else if (type == "thinking") {
+    AppendTextLine(RequiredText(block, "thinking"), *out.mutable_reasoning());
+    block.Find("signature");
+  } else if (type == "redacted_thinking") {
+    block.Find("data");  // only its author can read it
+  } else if (type == "tool_use") {
+    AppendToolUse(block, text, *out.mutable_tool_calls_json());
+  } else if (type == "tool_result") {
+    RefuseRole(block, kAssistantRole, type);
+  } else {
+    RefuseBlock(block, type);
+  }
+}
+
+void MessagesReader::ReadToolResult(JsonFields& block) {
+  v1::ChatMessage& out = MessageOf(kToolRole);
+  out.set_tool_call_id(RequiredText(block, "tool_use_id"));
+  // The text of an error says that it is one.
+  block.Bool("is_error");
+  const json* const content = block.Find("content");
+  if (content != nullptr) out.set_content(ReadTextBlocks(block, *content, block.PathOf("content")));
+}
+
+}  // namespace lockstep::router
