@@ -31,6 +31,7 @@ v1::DescribeResponse MakeDescription(const ForwardModelInfo& info, const StepBou
   description.set_tensor_parallel(info.tensor_parallel);
   description.set_max_decode_iterations(bounds.max_decode_iterations);
   description.set_max_draft_tokens(bounds.max_draft_tokens);
+  description.set_constraint_engine(bounds.constraint_engine);
   return description;
 }
 

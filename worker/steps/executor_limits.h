@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "worker/model/forward_model.h"
@@ -25,6 +26,8 @@ struct StepBounds {
   uint32_t max_logprobs;
   uint32_t max_decode_iterations;
   uint32_t max_draft_tokens;
+  // Its version. A runner that has an engine sets it; empty: constraints are refused.
+  std::string constraint_engine = {};
   uint32_t vocab_size;
   uint32_t max_context_tokens;
   uint32_t block_size_tokens;
