@@ -191,6 +191,7 @@ absl::Status RouterConfig::Validate() const {
   }
   violations.Merge(server.Validate());
   violations.Merge(templates.Validate());
+  violations.Merge(constraints.Validate());
   violations.Require(ParsePlacementPolicy(placement).has_value(),
                      "placement: expected prefix, least-loaded or round-robin");
   violations.Merge(WorkerConfigOf("127.0.0.1:1", 0).Validate());

@@ -59,6 +59,7 @@ ModelFacts ApiContext::Facts() const {
           .vocab_size = model.config.vocab_size,
           .max_context_tokens = context_tokens,
           .has_chat_template = model.chat_template != nullptr,
+          .enforces_constraints = constraints != nullptr,
           .eos_token_ids = model.config.eos_token_ids,
           .defaults = model.config.generation_defaults};
 }

@@ -53,6 +53,7 @@ struct ModelFacts {
   uint32_t vocab_size = 0;
   uint32_t max_context_tokens = 0;
   bool has_chat_template = false;
+  bool enforces_constraints = false;
   std::vector<TokenId> eos_token_ids;
   SamplingNumbers defaults;
 };
