@@ -202,6 +202,7 @@ absl::Status RouterConfig::Validate() const {
   if (tool_format != "auto" && tool_format != "none") {
     violations.Merge(FindOutputFormat(tool_format).status(), "tool_format: ");
   }
+  violations.Merge(constraints.Validate());
   violations.Require(ParsePlacementPolicy(placement).has_value(),
                      "placement: expected prefix, least-loaded or round-robin");
   violations.Merge(WorkerConfigOf("127.0.0.1:1", 0).Validate());

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/constraints/engine_process.h"
 #include "router/router_server.h"
 #include "router/templates/renderer_pool.h"
 #include "router/tracing/tracing_config.h"
@@ -30,6 +31,8 @@ struct RouterConfig {
   absl::Duration drain_timeout = absl::Seconds(30);
   RouterServerConfig server;
   RendererPoolConfig templates;
+  ConstraintEngineConfig constraints;
+  std::string constraint_packages = "auto";  // FindConstraintPackages
   TracingConfig tracing;
   // host:port or unix:PATH of each worker, or dns:///name:port for many
   std::vector<std::string> workers = {"127.0.0.1:50061"};

@@ -9,22 +9,29 @@ constexpr double kMaxThreads = 256;
 constexpr double kMaxConnections = 1 << 20;
 
 FlagGroup ModelFlags(RouterConfig& config) {
-  return {"Model",
-          {
-              {"model", &config.model,
-               "model folder or GGUF file; the router reads tokenizer, template and limits"},
-              {"model-id", &config.model_id,
-               "the name that clients use; empty: the file's or folder's name"},
-              {"tool-format", &config.tool_format,
-               "how the model writes calls of tools and reasoning: the name of a format, auto to "
-               "detect it, or none"},
-              {"model-alias", RepeatedText{&config.model_aliases},
-               "one more name that clients may use; * takes every name; repeatable"},
-              {"template-python", &config.templates.python,
-               "Python with Jinja2, which renders the chat template"},
-              {"template-timeout", &config.templates.limits.time,
-               "processor time for one rendering of the chat template", FromTo(0.001, 10)},
-          }};
+  return {
+      "Model",
+      {
+          {"model", &config.model,
+           "model folder or GGUF file; the router reads tokenizer, template and limits"},
+          {"model-id", &config.model_id,
+           "the name that clients use; empty: the file's or folder's name"},
+          {"tool-format", &config.tool_format,
+           "how the model writes calls of tools and reasoning: the name of a format, auto to "
+           "detect it, or none"},
+          {"model-alias", RepeatedText{&config.model_aliases},
+           "one more name that clients may use; * takes every name; repeatable"},
+          {"template-python", &config.templates.python,
+           "Python with Jinja2, which renders the chat template"},
+          {"template-timeout", &config.templates.limits.time,
+           "processor time for one rendering of the chat template", FromTo(0.001, 10)},
+          {"constraint-packages", &config.constraint_packages,
+           "folder of Python packages with llguidance, which enforces JSON schemas and grammars; "
+           "auto: those of a wheel or of the system; off: constraints are refused"},
+          {"constraint-python", &config.constraints.python, "Python that runs llguidance"},
+          {"constraint-timeout", &config.constraints.job_time,
+           "processor time to compile the constraint of a request", FromTo(0.001, 60)},
+      }};
 }
 
 FlagGroup WorkerFlags(RouterConfig& config) {

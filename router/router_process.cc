@@ -84,18 +84,18 @@ void FitConnections(RouterConfig& config, uint64_t num_descriptors) {
   max_connections = static_cast<uint32_t>(most);
 }
 
-// The program that renders templates is installed beside this one.
-absl::StatusOr<std::string> RendererPath() {
+// The caged programs are installed beside this one.
+absl::StatusOr<std::string> PathBeside(std::string_view name) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return Unavailable("/proc/self/exe: {}", error.message());
-  return (self.parent_path() / "lockstep-template-renderer").string();
+  return (self.parent_path() / name).string();
 }
 
 // Sets `caged` if the model has a chat template.
 absl::StatusOr<ServedModel> LoadModel(const RouterConfig& config, const CagedTemplate*& caged) {
   RendererPoolConfig pool = config.RendererConfig();
-  LOCKSTEP_ASSIGN_OR_RETURN(pool.program, RendererPath());
+  LOCKSTEP_ASSIGN_OR_RETURN(pool.program, PathBeside("lockstep-template-renderer"));
   const auto load =
       [&](const TemplateSource& source) -> absl::StatusOr<std::unique_ptr<const ChatTemplate>> {
     LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<const CagedTemplate> loaded,
@@ -126,6 +126,7 @@ RouterProcess::RouterProcess(RouterConfig config, ServedModel model, const Caged
       model_(std::move(model)),
       metrics_(*registry_, model_.id),
       span_metrics_(*registry_, model_.id),
+      constraint_metrics_(*registry_, model_.id),
       tracing_(Tracing::Start(config_.tracing, span_metrics_, model_.id, clock_)),
       loops_(std::make_shared<GrpcLoops>(config_.server.num_grpc_threads)),
       stalls_(kStalledAfter) {
@@ -148,8 +149,34 @@ absl::StatusOr<std::unique_ptr<RouterProcess>> RouterProcess::Start(RouterConfig
   config.worker.agreement = std::make_shared<WorkerAgreement>(config.Agreement());
   std::unique_ptr<RouterProcess> process(
       new RouterProcess(std::move(config), std::move(model), caged));
+  LOCKSTEP_RETURN_IF_ERROR(process->StartConstraints());
   LOCKSTEP_RETURN_IF_ERROR(process->Listen());
   return process;
+}
+
+absl::Status RouterProcess::StartConstraints() {
+  ConstraintCheckerConfig checker = {.engine = config_.constraints};
+  LOCKSTEP_ASSIGN_OR_RETURN(checker.engine.program, PathBeside("lockstep-constraint-engine"));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      checker.engine.packages,
+      FindConstraintPackages(config_.constraint_packages, checker.engine.program));
+  if (checker.engine.packages.empty()) {
+    spdlog::info("constraints are refused: no llguidance");
+    return absl::OkStatus();
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<VocabularyToken> vocabulary,
+                            LoadVocabulary(config_.model, model_.config.vocab_size));
+  absl::StatusOr<std::unique_ptr<ConstraintChecker>> started =
+      ConstraintChecker::Start(checker, std::move(vocabulary), constraint_metrics_);
+  if (!started.ok()) {
+    // Whoever named a folder wants constraints. Without that, everything else is served.
+    if (config_.constraint_packages != "auto") return started.status();
+    spdlog::warn("constraints are refused: {}", Message(started.status()));
+    return absl::OkStatus();
+  }
+  constraints_ = *std::move(started);
+  spdlog::info("constraints are enforced by {}", constraints_->version());
+  return absl::OkStatus();
 }
 
 absl::Status RouterProcess::Listen() {
@@ -158,7 +185,8 @@ absl::Status RouterProcess::Listen() {
       RouterServer::Start(config_.ServerConfig(), {.serving = {.model = model_,
                                                                .metrics = metrics_,
                                                                .clock = clock_,
-                                                               .tracer = tracing_.tracer.get()},
+                                                               .tracer = tracing_.tracer.get(),
+                                                               .constraints = constraints_.get()},
                                                    .replicas = MakeReplicas(config_, *loops_),
                                                    .loops = loops_,
                                                    .registry = *registry_}));

@@ -10,6 +10,7 @@
 
 #include "common/net/admin_server.h"
 #include "common/runtime/clock.h"
+#include "router/constraints/constraint_checker.h"
 #include "router/engine/router_metrics.h"
 #include "router/http/routes/status_json.h"
 #include "router/router_config.h"
@@ -48,6 +49,8 @@ class RouterProcess {
   // `caged`: null if the model has no chat template.
   RouterProcess(RouterConfig config, ServedModel model, const CagedTemplate* caged);
 
+  // Leaves constraints_ null if there is no llguidance.
+  absl::Status StartConstraints();
   absl::Status Listen();
 
   const RouterConfig config_;
@@ -56,6 +59,8 @@ class RouterProcess {
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   RouterMetrics metrics_;
   const SpanMetrics span_metrics_;
+  const ConstraintMetrics constraint_metrics_;
+  std::unique_ptr<ConstraintChecker> constraints_;  // null: constraints are refused
   const Tracing tracing_;
   const std::shared_ptr<GrpcLoops> loops_;
   StallWatch stalls_;

@@ -69,6 +69,7 @@ absl::Status WorkerConfig::Validate() const {
   CheckAddress("admin-listen", admin_listen, insecure || insecure_admin,
                " and has neither TLS nor keys; pass --insecure-admin", violations);
   violations.Merge("tls-cert", tls.Validate());
+  violations.Merge("constraint-python", constraints.Validate());
   violations.Merge("cuda-device", CudaDevices().status());
   if (device == "cuda" && instruction_set != "auto") {
     violations.Add("instruction-set", "is of the CPU, but --device is cuda");

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/constraints/engine_process.h"
 #include "common/net/tls/tls_files.h"
 #include "worker/model/loading.h"
 #include "worker/service/worker_server.h"
@@ -68,6 +69,8 @@ struct WorkerConfig {
   bool fuse_activation = true;
   bool fuse_exchange = true;
   bool scripted_drafts = false;  // on CUDA: of StepRunner::SetDraftScript, not of the drafter
+  ConstraintEngineConfig constraints = {.job_time = absl::Seconds(5), .memory_mib = 4096};
+  std::string constraint_packages = "auto";  // FindConstraintPackages
   uint32_t max_message_mib = 64;
   uint32_t num_threads = 0;  // 0: one per core
   absl::Duration poll_window = absl::ZeroDuration();

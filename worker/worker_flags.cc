@@ -7,20 +7,25 @@ namespace lockstep::worker {
 namespace {
 
 FlagGroup ModelFlags(WorkerConfig& config) {
-  return {"Model",
-          {
-              {"model", &config.model, "GGUF file, or folder with config.json and safetensors"},
-              {"load-format", &config.load_format,
-               "auto: the model's files; random: config.json alone, with seeded random weights",
-               OneOf({"auto", "random"})},
-              {"random-seed", &config.random_seed, "seed of random weights"},
-              {"weights", &config.weights,
-               "how the matrices of quantised files are kept; auto: packed, unless bf16 is faster",
-               OneOf({"auto", "packed", "bf16"})},
-              {"activations", &config.activations,
-               "fp8: products with FP8 weights take FP8 activations, on a GPU; this changes bits",
-               OneOf({"bf16", "fp8"})},
-          }};
+  return {
+      "Model",
+      {
+          {"model", &config.model, "GGUF file, or folder with config.json and safetensors"},
+          {"load-format", &config.load_format,
+           "auto: the model's files; random: config.json alone, with seeded random weights",
+           OneOf({"auto", "random"})},
+          {"random-seed", &config.random_seed, "seed of random weights"},
+          {"weights", &config.weights,
+           "how the matrices of quantised files are kept; auto: packed, unless bf16 is faster",
+           OneOf({"auto", "packed", "bf16"})},
+          {"activations", &config.activations,
+           "fp8: products with FP8 weights take FP8 activations, on a GPU; this changes bits",
+           OneOf({"bf16", "fp8"})},
+          {"constraint-packages", &config.constraint_packages,
+           "folder of Python packages with llguidance, which enforces JSON schemas and grammars; "
+           "auto: those of a wheel or of the system; off: constraints are refused"},
+          {"constraint-python", &config.constraints.python, "Python that runs llguidance"},
+      }};
 }
 
 FlagGroup DeviceFlags(WorkerConfig& config) {

@@ -175,6 +175,9 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
     if (*options.tensor_parallel > 1) {
       arguments.push_back(fmt::format("--tensor-parallel={}", *options.tensor_parallel));
     }
+    if (const auto python = EnvironmentValue("LOCKSTEP_TEMPLATE_PYTHON")) {
+      arguments.push_back("--constraint-python=" + *python);
+    }
     fleet.workers.push_back({.name = fmt::format("worker {}", i),
                              .arguments = Joined(std::move(arguments), options.worker_flags),
                              .log_path = fmt::format("{}/worker-{}.log", places.log_folder, i)});
@@ -190,6 +193,7 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
   // Python's wheel says which Python it was installed for.
   if (const auto python = EnvironmentValue("LOCKSTEP_TEMPLATE_PYTHON")) {
     router_arguments.push_back("--template-python=" + *python);
+    router_arguments.push_back("--constraint-python=" + *python);
   }
   fleet.router = {.name = "router",
                   .arguments = Joined(std::move(router_arguments), options.router_flags),

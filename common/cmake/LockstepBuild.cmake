@@ -105,6 +105,27 @@ function(lockstep_program name)
   endif()
 endfunction()
 
+# lockstep_caged_program(NAME FOLDER ... SOURCES ...): a program in Python, with the sources of common/caged/, in one
+# archive in build/<preset>/bin. Python runs it as it is; nothing is compiled.
+function(lockstep_caged_program name)
+  cmake_parse_arguments(ARG "" "FOLDER" "SOURCES" ${ARGN})
+  set(program ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${name})
+  set(parts ${CMAKE_CURRENT_BINARY_DIR}/${name}.parts)
+  set(shared cage.py connection.py)
+  list(TRANSFORM ARG_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_FOLDER}/ OUTPUT_VARIABLE paths)
+  list(TRANSFORM shared PREPEND ${CMAKE_SOURCE_DIR}/common/caged/ OUTPUT_VARIABLE shared_paths)
+  file(MAKE_DIRECTORY ${parts})
+  add_custom_command(
+    OUTPUT ${program}
+    COMMAND ${CMAKE_COMMAND} -E copy ${paths} ${shared_paths} ${parts}
+    COMMAND ${CMAKE_COMMAND} -E chdir ${parts} ${CMAKE_COMMAND} -E tar cf ${program} --format=zip ${ARG_SOURCES} ${shared}
+    DEPENDS ${paths} ${shared_paths}
+    COMMENT "Packing ${name}"
+    VERBATIM)
+  add_custom_target(${name} ALL DEPENDS ${program})
+  install(FILES ${program} DESTINATION bin COMPONENT programs)
+endfunction()
+
 # lockstep_install_runtime(): `cmake --install` also copies the shared libraries that the programs need,
 # so that the result runs on another machine. Left out: the C library, which belongs to the system, and
 # CUDA's, which belong to its toolkit and driver.
@@ -116,8 +137,8 @@ function(lockstep_install_runtime)
 endfunction()
 
 # lockstep_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT seconds]): a GoogleTest binary and one
-# ctest entry. LABELS: gpu, integration, model (needs the SmolLM2 file), clients (tests/clients). TIMEOUT: 300 when absent;
-# four times that under a sanitizer.
+# ctest entry. LABELS: gpu, integration, model (needs the SmolLM2 file), llguidance (needs that package), clients
+# (tests/clients). TIMEOUT: 300 when absent; four times that under a sanitizer.
 # VARIANTS v ...: an entry NAME_v for each instead, which runs the tests whose names end with "/v".
 function(lockstep_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS;VARIANTS" ${ARGN})
@@ -147,6 +168,8 @@ function(lockstep_test name)
     set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
     set_tests_properties(${entries} PROPERTIES
       SKIP_REGULAR_EXPRESSION "no CUDA device: skipped;no model file: skipped;fewer GPUs than ranks: skipped")
+  elseif("llguidance" IN_LIST ARG_LABELS)
+    set_tests_properties(${entries} PROPERTIES SKIP_REGULAR_EXPRESSION "no llguidance: skipped")
   elseif(ARG_VARIANTS)
     set_tests_properties(${entries} PROPERTIES SKIP_REGULAR_EXPRESSION ": skipped")
   endif()

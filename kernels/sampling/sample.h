@@ -14,7 +14,7 @@
 // parameters alone, never on its batch mates (docs/numerics.md, rule 5).
 //
 // Order of operations, that of Hugging Face's logits processors and warpers:
-//   1. NaN becomes -inf; tokens outside allowed_token_ids become -inf
+//   1. NaN becomes -inf; so do tokens outside allowed_token_ids or outside the row's mask
 //   2. + logit_bias
 //   3. repetition penalty, over prompt and generated tokens: positive scores are divided by it,
 //      others multiplied (Keskar et al., "CTRL", 2019)
@@ -51,6 +51,8 @@ struct SampleRow {
   std::span<const TokenCount> seen_tokens;
   bool mask_stop_ids = false;
   uint32_t position = 0;  // absolute position of the token being sampled
+  // Token t may be sampled if bit t % 32 of word t / 32 is set; empty: all. [ceil(vocab_size / 32)]
+  std::span<const uint32_t> mask = {};
 };
 
 // Scratch memory of SampleToken, reserved once for a vocabulary: sampling does not allocate.

@@ -18,6 +18,18 @@ void KeepAllowed(std::span<const TokenId> allowed, std::span<float> logits,
   for (size_t i = 0; i < allowed.size(); ++i) logits[allowed[i]] = scores[i];
 }
 
+void KeepMasked(std::span<const uint32_t> mask, std::span<float> logits) {
+  constexpr size_t kBits = 32;
+  for (size_t begin = 0; begin < logits.size(); begin += kBits) {
+    const uint32_t word = mask[begin / kBits];
+    if (word == UINT32_MAX) continue;
+    const size_t end = std::min(begin + kBits, logits.size());
+    for (size_t i = begin; i < end; ++i) {
+      if ((word >> (i - begin) & 1) == 0) logits[i] = kMasked;
+    }
+  }
+}
+
 void ApplyPenalties(const SampleParams& params, std::span<const TokenCount> seen,
                     std::span<float> logits) {
   for (const TokenCount& entry : seen) {
@@ -37,6 +49,7 @@ void AdjustLogits(const SampleParams& params, const SampleRow& row, SampleWorksp
   if (!params.allowed_token_ids.empty()) {
     KeepAllowed(params.allowed_token_ids, logits, workspace.scores);
   }
+  if (!row.mask.empty()) KeepMasked(row.mask, logits);
   for (size_t i = 0; i < params.logit_bias_ids.size(); ++i) {
     float& score = logits[params.logit_bias_ids[i]];
     score = FiniteScore(FiniteScore(score) + params.logit_bias_values[i]);

@@ -17,7 +17,8 @@ bool FitsWorker(const PlacementQuery& query, const WorkerLimits& limits) {
   const Request& request = *query.request;
   return request.max_total_tokens() <= limits.max_context_tokens &&
          std::max(request.prompt_tokens.size(), query.known_tokens.size()) <=
-             limits.max_cached_tokens();
+             limits.max_cached_tokens() &&
+         (!request.constraint || request.constraint->engine == limits.constraint_engine);
 }
 
 Seats::Seats(uint32_t num_taken, uint32_t num_seats) : size_(num_taken) {

@@ -37,7 +37,7 @@ struct PlacementQuery {
   static PlacementQuery ForNew(const Request& request);
 };
 
-// True if a worker with these limits can hold the whole request.
+// True if a worker with these limits can hold the whole request, and enforces its constraint.
 bool FitsWorker(const PlacementQuery& query, const WorkerLimits& limits);
 
 // The seats of a fleet: each replica has one while it is there. A seat has the replica's inbox, and

@@ -1,54 +1,31 @@
 #include "router/templates/renderer_frames.h"
 
 #include <array>
-#include <utility>
+#include <optional>
 
+#include "common/caged/frame_io.h"
 #include "common/status.h"
 #include "router/text/unicode/utf8.h"
 
 namespace lockstep::router {
 namespace {
 
-enum class JobKind : uint8_t { kLoad = 'L', kRender = 'R' };
-constexpr char kOk = 'K';
-constexpr char kError = 'E';
+enum class JobKind : char { kLoad = 'L', kRender = 'R' };
+FrameWriter StartJob(JobKind kind, size_t num_bytes) {
+  FrameWriter writer(num_bytes);
+  writer.Byte(static_cast<char>(kind));
+  return writer;
+}
 
 // In the order of the frame.
 constexpr auto kTextsOfMessage = std::to_array<std::string ChatMessage::*>(
     {&ChatMessage::role, &ChatMessage::content, &ChatMessage::name, &ChatMessage::tool_calls_json,
      &ChatMessage::tool_call_id, &ChatMessage::reasoning});
 
-// Starts with room for the header; Finish fills it in.
-class Writer {
- public:
-  Writer(JobKind kind, size_t num_bytes) {
-    frame_.reserve(kFrameHeaderBytes + num_bytes);
-    frame_.assign(kFrameHeaderBytes, '\0');
-    frame_ += static_cast<char>(kind);
-  }
-
-  void Flag(bool value) { frame_ += value ? '1' : '0'; }
-  void Length(size_t length) {
-    for (size_t i = 0; i < kFrameHeaderBytes; ++i) frame_ += static_cast<char>(length >> (8 * i));
-  }
-  void String(std::string_view text) {
-    Length(text.size());
-    frame_ += text;
-  }
-  std::string Finish() {
-    const size_t length = frame_.size() - kFrameHeaderBytes;
-    for (size_t i = 0; i < kFrameHeaderBytes; ++i) frame_[i] = static_cast<char>(length >> (8 * i));
-    return std::move(frame_);
-  }
-
- private:
-  std::string frame_;
-};
-
 }  // namespace
 
 std::string LoadFrame(const TemplateSource& source) {
-  Writer writer(JobKind::kLoad, 0);
+  FrameWriter writer = StartJob(JobKind::kLoad, 0);
   writer.Length(source.templates.size());
   for (const auto& [name, text] : source.templates) {
     writer.String(name);
@@ -70,7 +47,7 @@ absl::StatusOr<std::string> RenderFrame(std::span<const ChatMessage> messages,
   if (bytes > kMaxJobBytes) {
     return InvalidArgument("a chat of {} bytes, expected at most {}", bytes, kMaxJobBytes);
   }
-  Writer writer(JobKind::kRender, bytes);
+  FrameWriter writer = StartJob(JobKind::kRender, bytes);
   writer.Flag(options.add_generation_prompt);
   writer.String(options.marked_characters);
   writer.String(options.extra_arguments_json);
@@ -82,25 +59,14 @@ absl::StatusOr<std::string> RenderFrame(std::span<const ChatMessage> messages,
   return writer.Finish();
 }
 
-size_t PayloadBytes(std::string_view header) {
-  size_t length = 0;
-  for (size_t i = 0; i < kFrameHeaderBytes; ++i) {
-    length |= size_t{static_cast<uint8_t>(header[i])} << (8 * i);
-  }
-  return length;
-}
-
 absl::StatusOr<std::string> ParseAnswer(std::string_view payload) {
-  constexpr size_t kTextBegin = 1 + kFrameHeaderBytes;
-  if (payload.size() < kTextBegin) return absl::InternalError("not an answer of a renderer");
-  const char kind = payload[0];
-  std::string text(payload.substr(kTextBegin));
-  if (PayloadBytes(payload.substr(1)) != text.size() || (kind != kOk && kind != kError) ||
-      text.size() > kMaxRenderedBytes) {
+  const std::optional<CagedAnswer> answer = ParseCagedAnswer(payload);
+  if (!answer || answer->text.size() > kMaxRenderedBytes) {
     return absl::InternalError("not an answer of a renderer");
   }
-  if (kind == kOk) return text;
-  if (text.size() > kMaxErrorBytes || FindInvalidUtf8(text)) {
+  std::string text(answer->text);
+  if (!answer->failed) return text;
+  if (text.size() > kMaxCagedErrorBytes || FindInvalidUtf8(text)) {
     text = "the chat template raised an error that is no text";
   }
   return absl::InvalidArgumentError(text);

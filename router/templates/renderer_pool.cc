@@ -28,7 +28,7 @@ absl::Status RendererPoolConfig::Validate() const {
   return violations.ToStatus();
 }
 
-RendererPool::RendererPool(const RendererPoolConfig& config, RendererProgram program,
+RendererPool::RendererPool(const RendererPoolConfig& config, PythonProgram program,
                            std::string load_frame)
     : config_(config), program_(std::move(program)), load_frame_(std::move(load_frame)) {}
 
@@ -37,8 +37,8 @@ RendererPool::~RendererPool() = default;
 absl::StatusOr<std::unique_ptr<RendererPool>> RendererPool::Start(const RendererPoolConfig& config,
                                                                   std::string load_frame) {
   LOCKSTEP_RETURN_IF_ERROR(config.Validate());
-  LOCKSTEP_ASSIGN_OR_RETURN(RendererProgram program,
-                            RendererProgram::Open(config.program, config.python));
+  LOCKSTEP_ASSIGN_OR_RETURN(PythonProgram program,
+                            OpenRendererProgram(config.program, config.python));
   return std::unique_ptr<RendererPool>(
       new RendererPool(config, std::move(program), std::move(load_frame)));
 }

@@ -45,7 +45,7 @@ class RendererPool {
   void Watch(std::function<void(RendererEnd)> on_end);
 
  private:
-  RendererPool(const RendererPoolConfig& config, RendererProgram program, std::string load_frame);
+  RendererPool(const RendererPoolConfig& config, PythonProgram program, std::string load_frame);
 
   absl::StatusOr<std::unique_ptr<RendererProcess>> Acquire();
   // Prefers a process that has parsed the templates. Call only if a process is idle.
@@ -59,7 +59,7 @@ class RendererPool {
   void Replace(RendererEnd end);
 
   const RendererPoolConfig config_;
-  const RendererProgram program_;
+  const PythonProgram program_;
   const std::string load_frame_;
   Mutex mutex_;
   CondVar released_;

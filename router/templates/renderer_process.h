@@ -2,8 +2,6 @@
 
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
-#include <sys/types.h>
-#include <time.h>
 
 #include <cstdint>
 #include <memory>
@@ -11,7 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "router/templates/renderer_program.h"
+#include "common/caged/caged_process.h"
+#include "common/caged/python_program.h"
 
 namespace lockstep::router {
 
@@ -37,27 +36,21 @@ struct RendererLimits {
 
   absl::Status Validate() const;  // every violation at once
 };
-inline constexpr int kWallFactor = 5;
+// Why a renderer process ended. kCrash: the template made it fail.
+using RendererEnd = CagedEnd;
 
-// Why a renderer process ended.
-enum class RendererEnd {
-  kTime,    // it used too much time
-  kMemory,  // it used too much memory
-  kCrash,   // the template made it fail in another way
-  kGone,    // not the template's fault: it retired, or something else ended it
-};
+// Opens the renderer program, as PythonProgram::Open. The error says what to install.
+absl::StatusOr<PythonProgram> OpenRendererProgram(const std::string& path,
+                                                  const std::string& python);
 
 // A child process that runs the renderer program with the templates of one model. It dies with this
 // object, and with the thread that started it. Used by one thread at a time.
 class RendererProcess {
  public:
-  // Returns before the templates are parsed.
-  static absl::StatusOr<std::unique_ptr<RendererProcess>> Start(const RendererProgram& program,
+  // Returns before the templates are parsed. `program` must outlive the process.
+  static absl::StatusOr<std::unique_ptr<RendererProcess>> Start(const PythonProgram& program,
                                                                 const RendererLimits& limits,
                                                                 std::string_view load_frame);
-  RendererProcess(const RendererProcess&) = delete;
-  RendererProcess& operator=(const RendererProcess&) = delete;
-  ~RendererProcess();
 
   struct Reply {
     absl::StatusOr<std::string> result;
@@ -70,25 +63,20 @@ class RendererProcess {
   Reply Render(std::string_view frame);
 
   bool is_loaded() const { return loaded_.has_value(); }
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return process_->pid(); }
 
  private:
-  RendererProcess(pid_t pid, int socket, std::string python, const RendererLimits& limits);
+  RendererProcess(std::unique_ptr<CagedProcess> process, const PythonProgram& program,
+                  const RendererLimits& limits);
 
   // Sends `frame` unless it is empty, and waits for the answer. `doing` names the action in errors.
   Reply Exchange(std::string_view frame, absl::Duration limit, std::string_view doing);
-  absl::Duration UsedTime() const;
-  // Ends the process, if it still runs, and says how it ended.
-  RendererEnd Reap();
   absl::Status ErrorOf(RendererEnd end, absl::Duration limit, std::string_view doing) const;
 
-  pid_t pid_;  // -1: gone
-  int socket_;
-  const std::string python_;
+  const std::unique_ptr<CagedProcess> process_;
+  const PythonProgram& program_;
   const RendererLimits limits_;
-  clockid_t cpu_clock_{};
   std::optional<absl::StatusOr<std::string>> loaded_;
-  int exit_code_ = 0;  // set when the process is gone; 0 if a signal ended it
 };
 
 }  // namespace lockstep::router

@@ -12,6 +12,7 @@
 #include "common/check.h"
 #include "common/grpc/sampling_fields.h"
 #include "common/status.h"
+#include "router/workers/slot_constraint.h"
 #include "router/workers/worker_text.h"
 
 namespace lockstep::router {
@@ -79,6 +80,7 @@ void EncodeStarted(const StartedSlot& started, wire::StartedSlot* out) {
   EncodeBlocks(started.blocks, out);
   EncodeSampling(started, out->mutable_sampling());
   out->set_first_prompt_logprob(started.first_prompt_logprob);
+  EncodeConstraint(*started.request, out);
 }
 
 // Codes on the wire are google.rpc.Code, which has the values of absl::StatusCode. Fails if the

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/hash.h"
 #include "common/lease_epoch.h"
 #include "common/status.h"
 #include "router/workers/worker_text.h"
@@ -60,6 +61,7 @@ void CheckIdentity(const worker::v1::DescribeResponse& description, const Expect
                      fmt::format("{}", description.vocab_size()));
   mismatches.RequireName("weights_dtype", description.weights_dtype());
   mismatches.RequireName("device", description.device());
+  mismatches.RequireName("constraint_engine", description.constraint_engine());
 }
 
 KvGroups GroupsOf(const worker::v1::DescribeResponse& description) {
@@ -135,6 +137,10 @@ void CheckLimits(const worker::v1::DescribeResponse& description, Mismatches& mi
 
 }  // namespace
 
+uint64_t ConstraintEngineHash(std::string_view version) {
+  return version.empty() ? 0 : std::max<uint64_t>(Hash64(version), 1);
+}
+
 WorkerBits BitsOf(const worker::v1::DescribeResponse& description) {
   return {.numerics_id = description.numerics_id(),
           .weights_fingerprint = description.weights_fingerprint()};
@@ -161,7 +167,8 @@ WorkerLimits LimitsOf(const worker::v1::DescribeResponse& description) {
           .vocab_size = description.vocab_size(),
           .max_decode_iterations = std::max(1u, description.max_decode_iterations()),
           .max_draft_tokens = description.max_draft_tokens(),
-          .max_steps_in_flight = description.max_steps_in_flight()};
+          .max_steps_in_flight = description.max_steps_in_flight(),
+          .constraint_engine = ConstraintEngineHash(description.constraint_engine())};
 }
 
 size_t MaxResultBytes(const worker::v1::DescribeResponse& description) {

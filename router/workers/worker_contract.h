@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "lockstep/worker/v1/worker.pb.h"
 #include "router/core/scheduler.h"
@@ -47,6 +48,10 @@ struct WorkerBits {
   bool operator==(const WorkerBits&) const = default;
 };
 WorkerBits BitsOf(const worker::v1::DescribeResponse& description);
+
+// Of the version of a constraint engine; 0: there is none. Engines with equal versions compute the
+// same masks.
+uint64_t ConstraintEngineHash(std::string_view version);
 
 // FAILED_PRECONDITION names every field that does not fit, its value, and the expected value. A
 // worker without a tokenizer file announces tokenizer fingerprint 0, which always fits.

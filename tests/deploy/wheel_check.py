@@ -59,7 +59,7 @@ def check_metadata(wheel, info):
     has_cuda = "without CUDA" not in run(info.parent / "lockstep/bin/lockstep", "version")
     assert version.endswith("+cpu") != has_cuda, version
     assert ("Requires-Dist: nvidia-cublas==" in metadata) == has_cuda, metadata
-    assert "Requires-Dist: jinja2" in metadata, metadata
+    assert "Requires-Dist: jinja2" in metadata and "Requires-Dist: llguidance>=1.9,<1.10" in metadata, metadata
     tag = re.search(r"^Tag: (py3-none-manylinux_2_\d+_\w+)$", (info / "WHEEL").read_text(), re.MULTILINE)[1]
     assert wheel.name == f"lockstep-{version}-{tag}.whl", wheel.name
     assert (info / "licenses/LICENSE").is_file() and len(list((info / "licenses").iterdir())) > 10, "the notices of the libraries are missing"
@@ -81,7 +81,7 @@ def lend_cuda(build, site):
 def check_libraries(site):
     """No program finds a library outside, but for the C library."""
     for program in (site / "lockstep/bin").iterdir():
-        if program.name == "lockstep-template-renderer":
+        if program.name in ("lockstep-constraint-engine", "lockstep-template-renderer"):
             continue
         for line in run("ldd", program).splitlines():
             own = os.path.normpath(line.split(" => ")[-1].split(" (")[0]).startswith(f"{site}/")

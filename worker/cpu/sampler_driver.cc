@@ -33,12 +33,18 @@ absl::Status SamplerDriver::Describe(std::span<const float> logits, TokenId toke
   return absl::OkStatus();
 }
 
-absl::StatusOr<TokenId> SamplerDriver::Sample(const Slot& slot, std::span<float> logits,
+absl::StatusOr<TokenId> SamplerDriver::Sample(const Slot& slot, const TokenMask* mask,
+                                              std::span<float> logits,
                                               v1::TokenLogprobs* logprobs) {
-  const kernels::SampleRow row{.logits = logits,
-                               .seen_tokens = slot.seen_tokens(),
-                               .mask_stop_ids = slot.masks_stop_ids(),
-                               .position = slot.num_known()};
+  kernels::SampleRow row{.logits = logits,
+                         .seen_tokens = slot.seen_tokens(),
+                         .mask_stop_ids = slot.masks_stop_ids(),
+                         .position = slot.num_known()};
+  if (mask != nullptr) {
+    row.mask = mask->words;
+    // A whole output ends, however short it is.
+    if (mask->ends_only) row.mask_stop_ids = false;
+  }
   if (slot.num_logprobs() < 0) return kernels::SampleToken(slot.params(), row, workspace_);
 
   // Keep the raw logits for Describe: sampling overwrites them.

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "common/constraints/constraint.h"
 #include "kernels/sampling/sample.h"
 #include "lockstep/worker/v1/worker.pb.h"
 #include "worker/steps/slot.h"
@@ -19,10 +20,10 @@ class SamplerDriver {
  public:
   explicit SamplerDriver(uint32_t vocab_size) : workspace_(vocab_size) {}
 
-  // Samples the token after the last known one. If the slot asks for log-probabilities, fills
-  // `logprobs` from the raw logits. logits: [vocab_size], overwritten. INTERNAL when no token can
-  // be sampled.
-  absl::StatusOr<TokenId> Sample(const Slot& slot, std::span<float> logits,
+  // Samples the token after the last known one, among those that `mask` allows (null: all). If the
+  // slot asks for log-probabilities, fills `logprobs` from the raw logits. logits: [vocab_size],
+  // overwritten. INTERNAL when no token can be sampled.
+  absl::StatusOr<TokenId> Sample(const Slot& slot, const TokenMask* mask, std::span<float> logits,
                                  v1::TokenLogprobs* logprobs);
 
   // Log-probability of a given token and the `num_best` best ones. logits: [vocab_size]

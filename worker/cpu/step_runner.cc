@@ -15,19 +15,23 @@ int64_t SteadyNanoseconds() {
       .count();
 }
 
-ExecutorLimits LimitsOf(ExecutorLimits limits, const Drafter* drafter) {
+StepBounds BoundsOf(const ForwardModelInfo& info, ExecutorLimits limits, const Drafter* drafter,
+                    const ConstraintEngine* constraints) {
   if (drafter == nullptr) limits.max_draft_tokens = 0;
-  return limits;
+  StepBounds bounds(info, limits);
+  if (constraints != nullptr) bounds.constraint_engine = constraints->version();
+  return bounds;
 }
 
 }  // namespace
 
 CpuStepRunner::CpuStepRunner(ForwardModel& model, const ExecutorLimits& limits,
-                             uint64_t incarnation, Drafter* drafter)
+                             uint64_t incarnation, Drafter* drafter, ConstraintEngine* constraints)
     : model_(model),
       drafter_(drafter),
-      mirror_({model.info(), LimitsOf(limits, drafter)}, incarnation),
+      mirror_(BoundsOf(model.info(), limits, drafter, constraints), incarnation),
       table_(mirror_.table()),
+      constraints_(constraints, bounds().max_slots),
       builder_(model.info(), bounds().max_slots),
       sampler_(bounds().vocab_size),
       logits_(std::make_unique_for_overwrite<float[]>(size_t{model.info().max_logits_rows} *
@@ -36,12 +40,14 @@ CpuStepRunner::CpuStepRunner(ForwardModel& model, const ExecutorLimits& limits,
 
 void CpuStepRunner::BeginLease(uint64_t epoch) {
   mirror_.BeginLease(epoch);
+  constraints_.Clear();
   finished_.clear();
   last_end_ns_ = 0;
 }
 
 void CpuStepRunner::EndLease() {
   mirror_.EndLease();
+  constraints_.Clear();
   finished_.clear();
 }
 
@@ -83,6 +89,7 @@ bool CpuStepRunner::Prepare(const v1::StepRequest& step, v1::StepResult* result)
     stats_.num_live_slots = table_.CountLive();
     return false;
   }
+  constraints_.Apply(step);
   mirror_.Apply(step, *result, stats_,
                 [this](SlotId slot, uint32_t num_tokens, uint32_t draft_limit) {
                   StartRow(slot, num_tokens, draft_limit);
@@ -206,7 +213,8 @@ absl::Status CpuStepRunner::SampleRow(const LogitsUse& use, std::span<float> log
   Slot& slot = table_[use.slot];
   RowState& row = rows_[use.row];
   v1::TokenLogprobs logprobs;
-  LOCKSTEP_ASSIGN_OR_RETURN(const TokenId token, sampler_.Sample(slot, logits, &logprobs));
+  LOCKSTEP_ASSIGN_OR_RETURN(const TokenMask* const mask, MaskOf(use.slot));
+  LOCKSTEP_ASSIGN_OR_RETURN(const TokenId token, sampler_.Sample(slot, mask, logits, &logprobs));
   slot.Advance(1);
   slot.AppendSampled(token);
   row.sampled.push_back(token);
@@ -221,6 +229,18 @@ absl::Status CpuStepRunner::SampleRow(const LogitsUse& use, std::span<float> log
     row.stop_cause = stop_id ? v1::STOP_CAUSE_TOKEN : v1::STOP_CAUSE_LENGTH;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<const TokenMask*> CpuStepRunner::MaskOf(SlotId slot) {
+  if (!constraints_.Constrains(slot)) return nullptr;
+  const int64_t start_ns = SteadyNanoseconds();
+  const uint64_t restarts_before = constraints_.num_restarts();
+  absl::StatusOr<const TokenMask*> mask = constraints_.Mask(slot, table_[slot]);
+  stats_.mask_ns += static_cast<uint64_t>(SteadyNanoseconds() - start_ns);
+  stats_.num_masks += 1;
+  stats_.num_engine_restarts +=
+      static_cast<uint32_t>(constraints_.num_restarts() - restarts_before);
+  return mask;
 }
 
 absl::Status CpuStepRunner::DescribePromptToken(const LogitsUse& use, std::span<const float> logits,

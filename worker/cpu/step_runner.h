@@ -12,6 +12,7 @@
 #include "worker/cpu/sampler_driver.h"
 #include "worker/model/forward_model.h"
 #include "worker/steps/batch_builder.h"
+#include "worker/steps/constraint_table.h"
 #include "worker/steps/drafter.h"
 #include "worker/steps/executor_limits.h"
 #include "worker/steps/row_result.h"
@@ -38,10 +39,11 @@ struct LogitsObservation {
 // Draft, pass and choose repeat for each decode iteration. Owns the mirror and the logits buffer.
 class CpuStepRunner final : public StepRunner {
  public:
-  // `model` and `drafter` must outlive the runner. `limits` must fit the model. Without a drafter
-  // the runner announces no drafts, for any `limits`.
+  // `model`, `drafter` and `constraints` must outlive the runner. `limits` must fit the model.
+  // Without a drafter the runner announces no drafts, for any `limits`, and without an engine it
+  // refuses constraints.
   CpuStepRunner(ForwardModel& model, const ExecutorLimits& limits, uint64_t incarnation,
-                Drafter* drafter = nullptr);
+                Drafter* drafter = nullptr, ConstraintEngine* constraints = nullptr);
 
   void BeginLease(uint64_t epoch) override;
   void EndLease() override;
@@ -94,6 +96,8 @@ class CpuStepRunner final : public StepRunner {
   // False: a draft before this position was wrong, or the row waits.
   bool MaySample(const LogitsUse& use) const;
   absl::Status SampleRow(const LogitsUse& use, std::span<float> logits);
+  // The mask of the slot's next token; null: it has no constraint. Waits for the engine.
+  absl::StatusOr<const TokenMask*> MaskOf(SlotId slot);
   absl::Status DescribePromptToken(const LogitsUse& use, std::span<const float> logits,
                                    v1::StepResult* result);
 
@@ -101,6 +105,7 @@ class CpuStepRunner final : public StepRunner {
   Drafter* const drafter_;  // null: no drafts
   StepMirror mirror_;
   SlotTable& table_;  // part of mirror_
+  ConstraintTable constraints_;
   BatchBuilder builder_;
   SamplerDriver sampler_;
   std::unique_ptr<float[]> logits_;  // [max_logits_rows, vocab_size]

@@ -32,6 +32,7 @@ v1::DescribeResponse MakeDescription(const ForwardModelInfo& info, const StepBou
   description.set_max_decode_iterations(bounds.max_decode_iterations);
   description.set_max_draft_tokens(bounds.max_draft_tokens);
   for (const std::string& source : bounds.draft_sources) description.add_draft_sources(source);
+  description.set_constraint_engine(bounds.constraint_engine);
   return description;
 }
 

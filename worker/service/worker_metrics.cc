@@ -77,6 +77,12 @@ WorkerMetrics::WorkerMetrics(prometheus::Registry& registry, const ForwardModelI
                              "Decode iterations that a CUDA graph ran.")),
       graph_misses_(Counter(registry, "lockstep_worker_cuda_graph_misses_total",
                             "Decode iterations whose CUDA graph had to be captured first.")),
+      constraint_masks_(Counter(registry, "lockstep_worker_constraint_masks_total",
+                                "Tokens that were sampled under a constraint.")),
+      constraint_mask_seconds_(Counter(registry, "lockstep_worker_constraint_mask_seconds_total",
+                                       "Time spent waiting for masks of constraints.")),
+      constraint_restarts_(Counter(registry, "lockstep_worker_constraint_engine_restarts_total",
+                                   "Constraint engines that ended and were replaced.")),
       compute_seconds_(StepSeconds(registry, "gpu")),
       host_seconds_(StepSeconds(registry, "host")),
       idle_seconds_(StepSeconds(registry, "idle")) {
@@ -112,6 +118,9 @@ void WorkerMetrics::RecordStep(const v1::StepResult& result, const StepStats& st
   }
   graph_replays_.Increment(stats.num_graph_replays);
   graph_misses_.Increment(stats.num_graph_misses);
+  constraint_masks_.Increment(stats.num_masks);
+  constraint_mask_seconds_.Increment(Seconds(stats.mask_ns));
+  constraint_restarts_.Increment(stats.num_engine_restarts);
   const v1::StepTimings& timings = result.timings();
   compute_seconds_.Observe(Seconds(timings.compute_ns()));
   host_seconds_.Observe(Seconds(timings.total_ns() - timings.queue_ns() - timings.compute_ns()));

@@ -28,6 +28,9 @@ class WorkerMetrics {
   prometheus::Counter& mixed_steps_;
   prometheus::Counter& graph_replays_;
   prometheus::Counter& graph_misses_;
+  prometheus::Counter& constraint_masks_;
+  prometheus::Counter& constraint_mask_seconds_;
+  prometheus::Counter& constraint_restarts_;
   prometheus::Histogram& compute_seconds_;
   prometheus::Histogram& host_seconds_;
   prometheus::Histogram& idle_seconds_;

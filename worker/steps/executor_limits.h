@@ -28,6 +28,8 @@ struct StepBounds {
   uint32_t max_decode_iterations;
   uint32_t max_draft_tokens;
   std::vector<std::string> draft_sources;  // empty if it drafts nothing
+  // Its version. A runner that has an engine sets it; empty: constraints are refused.
+  std::string constraint_engine = {};
   uint32_t vocab_size;
   uint32_t max_context_tokens;
   uint32_t block_size_tokens;

@@ -13,10 +13,13 @@ namespace lockstep::worker {
 // Counts of a step, for metrics.
 struct StepStats {
   uint32_t num_prefill_rows = 0;
-  uint32_t num_decode_rows = 0;    // one token left to compute, then a sample
-  uint32_t num_live_slots = 0;     // after the step
-  uint32_t num_graph_replays = 0;  // CUDA: iterations that a graph ran
-  uint32_t num_graph_misses = 0;   // iterations that had to capture a graph first
+  uint32_t num_decode_rows = 0;      // one token left to compute, then a sample
+  uint32_t num_live_slots = 0;       // after the step
+  uint32_t num_graph_replays = 0;    // CUDA: iterations that a graph ran
+  uint32_t num_graph_misses = 0;     // iterations that had to capture a graph first
+  uint32_t num_masks = 0;            // tokens that were sampled under a constraint
+  uint64_t mask_ns = 0;              // spent waiting for these masks
+  uint32_t num_engine_restarts = 0;  // of the constraint engine
   bool refused = false;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/status.h"
+#include "worker/steps/constraint_table.h"
 #include "worker/steps/sampling_rules.h"
 
 namespace lockstep::worker {
@@ -163,7 +164,11 @@ absl::Status StepValidator::CheckStartedSlot(const v1::StartedSlot& started) {
   if (absl::Status status = CheckSampling(started.sampling(), bounds_, tokens_); !status.ok()) {
     return Annotate(status, "sampling");
   }
-  return absl::OkStatus();
+  if (!started.has_constraint()) return absl::OkStatus();
+  if (bounds_.constraint_engine.empty()) {
+    return Unimplemented("constraint: this worker has no constraint engine");
+  }
+  return ReadConstraint(started.constraint()).status();
 }
 
 absl::Status StepValidator::CheckGrown(const v1::StepRequest& step) {

@@ -21,11 +21,11 @@ def lockstep():
 
 def router():
     # A flag of the user's comes later, so it wins.
-    become("lockstep-router", "--template-python=" + sys.executable)
+    become("lockstep-router", "--template-python=" + sys.executable, "--constraint-python=" + sys.executable)
 
 
 def worker():
-    become("lockstep-worker")
+    become("lockstep-worker", "--constraint-python=" + sys.executable)
 
 
 def generate():

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/constraints/constraint.h"
 #include "common/ids.h"
 #include "common/instant.h"
 #include "common/sampling_numbers.h"
@@ -28,6 +29,13 @@ struct SamplingParams : SamplingNumbers {
   uint32_t max_new_tokens = 1;
   int32_t num_logprobs = -1;         // -1: none; 0: the chosen token; k: also the k best
   int32_t num_prompt_logprobs = -1;  // same values; the whole prompt is computed if not -1
+};
+
+// What the output must fit. Only a worker whose engine has this hash of its version (WorkerLimits)
+// enforces it as the router checked it.
+struct RequestConstraint {
+  Constraint constraint;
+  uint64_t engine = 0;
 };
 
 inline constexpr uint32_t kNoRowLimit = std::numeric_limits<uint32_t>::max();
@@ -55,6 +63,7 @@ struct Request {
   // The worker may let a row wait: it then keeps no token, and a later row tries again.
   bool rows_may_wait = false;
   SamplingParams sampling;
+  std::optional<RequestConstraint> constraint;  // none: any text
 
   // Tokens of a sequence, prompt included: below the first number stop ids are masked, and the
   // second ends the sequence.

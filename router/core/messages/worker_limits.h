@@ -19,6 +19,7 @@ struct WorkerLimits {
   uint32_t max_decode_iterations = 1;
   uint32_t max_draft_tokens = 0;  // for a row; 0: it drafts nothing
   uint32_t max_steps_in_flight = std::numeric_limits<uint32_t>::max();
+  uint64_t constraint_engine = 0;  // hash of its version; 0: the worker has none
 
   // Of every group.
   uint32_t block_size_tokens() const { return kv_groups.front().block_size_tokens; }

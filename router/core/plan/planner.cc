@@ -181,6 +181,8 @@ uint32_t Planner::ChooseIterations() const {
     longest = std::max(longest, sequence->max_total_tokens - sequence->running()->min_known);
     // A second iteration would start before the result of the first one is known.
     if (sequence->max_rows_in_flight != kNoRowLimit) return 1;
+    // Other rows should not wait for several masks.
+    if (sequence->request->request->constraint) return 1;
   }
   return step_.state.budget.DecodeIterations(std::min(bound, longest));
 }

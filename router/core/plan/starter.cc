@@ -11,9 +11,12 @@ constexpr size_t kSlotsPerKept = 16;
 constexpr uint64_t kStartsPerTurn = 16;
 
 // Token ids in the lists of a request. Every start sends them to the worker.
-size_t NumListed(const SamplingParams& sampling) {
+// A constraint counts by its bytes, as ids of four bytes.
+size_t NumListed(const Request& request) {
+  const SamplingParams& sampling = request.sampling;
+  const size_t num_bytes = request.constraint ? request.constraint->constraint.text.size() : 0;
   return sampling.logit_bias.size() + sampling.allowed_token_ids.size() +
-         sampling.stop_token_ids.size();
+         sampling.stop_token_ids.size() + num_bytes / sizeof(TokenId);
 }
 
 }  // namespace
@@ -127,7 +130,7 @@ bool Starter::StartIfFits(Sequence& sequence) {
 
 void Starter::AddStarted(const Sequence& sequence, Residency& residency) {
   LiveRequest& live = *sequence.request;
-  num_started_ids_ += sequence.num_tokens() + NumListed(live.request->sampling);
+  num_started_ids_ += sequence.num_tokens() + NumListed(*live.request);
   step_.plan.started.push_back({.slot = residency.slot,
                                 .request = live.request,
                                 .sample_index = sequence.sample_index,

@@ -118,6 +118,16 @@ void SetGate(LiveRequest& live, const WorkerLimits* limits) {
   live.gate_open = false;
 }
 
+absl::Status CheckConstraint(const Request& request, const WorkerLimits& limits) {
+  if (!request.constraint || request.constraint->engine == limits.constraint_engine) {
+    return absl::OkStatus();
+  }
+  if (limits.constraint_engine == 0) {
+    return absl::UnimplementedError("constraint: the workers have no constraint engine");
+  }
+  return Unavailable("constraint: the workers have another constraint engine than this router");
+}
+
 }  // namespace
 
 absl::Status CheckFits(const Request& request, const WorkerLimits& limits) {
@@ -133,7 +143,7 @@ absl::Status CheckFits(const Request& request, const WorkerLimits& limits) {
     return InvalidArgument("prompt: {} tokens, the worker's KV cache holds {}", num_prompt_tokens,
                            pool_tokens);
   }
-  return absl::OkStatus();
+  return CheckConstraint(request, limits);
 }
 
 absl::Status TakeIn(SchedulerState& state, std::shared_ptr<const Request> request, Instant now) {

@@ -11,7 +11,8 @@
 
 namespace lockstep::router {
 
-// INVALID_ARGUMENT when this worker could never run the request, even alone.
+// INVALID_ARGUMENT when this worker could never run the request, even alone. UNIMPLEMENTED or
+// UNAVAILABLE when it does not enforce the constraint.
 absl::Status CheckFits(const Request& request, const WorkerLimits& limits);
 
 // Implements Scheduler::Submit.

@@ -61,6 +61,7 @@ ModelFacts ApiContext::Facts() const {
           .max_context_tokens = context_tokens,
           .has_chat_template = model.chat_template != nullptr,
           .parses_calls = model.output_format != nullptr && HasCalls(*model.output_format),
+          .enforces_constraints = constraints != nullptr,
           .eos_token_ids = model.config.eos_token_ids,
           .defaults = model.config.generation_defaults};
 }

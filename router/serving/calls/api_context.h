@@ -15,6 +15,7 @@
 #include "common/runtime/cancel_flag.h"
 #include "common/runtime/clock.h"
 #include "common/runtime/mutex.h"
+#include "router/constraints/constraint_checker.h"
 #include "router/engine/engine.h"
 #include "router/engine/router_metrics.h"
 #include "router/serving/calls/call_registry.h"
@@ -52,6 +53,7 @@ struct ServingParts {
   RouterMetrics& metrics;
   const Clock& clock;
   Tracer* const tracer = nullptr;  // null: no request is recorded
+  ConstraintChecker* const constraints = nullptr;  // null: constraints are refused
 };
 
 // What all calls of the service share. Lives as long as the server. Safe to use from any thread.

@@ -8,6 +8,7 @@
 #include "router/serving/calls/call_trace.h"
 #include "router/serving/validation/bad_words.h"
 #include "router/serving/validation/build_request.h"
+#include "router/serving/validation/constraint_field.h"
 #include "router/serving/validation/tool_checks.h"
 
 namespace lockstep::router {
@@ -20,11 +21,20 @@ constexpr int kMaxInlineTokens = 4096;
 
 bool IsShortWork(const v1::GenerateRequest& request) {
   return request.has_token_ids() && request.token_ids().ids_size() <= kMaxInlineTokens &&
-         request.sampling().bad_words().empty();
+         request.sampling().bad_words().empty() && ConstraintPath(request.sampling()).empty();
 }
 
 // About four bytes of text make a token.
 constexpr size_t kBytesPerToken = 4;
+
+// A constraint that is not known is compiled, which takes longer than its text looks.
+constexpr size_t kConstraintWorkBytes = 16 << 10;
+constexpr size_t kWorkPerConstraintByte = 8;
+
+size_t NumConstraintWorkBytes(const v1::SamplingParams& sampling) {
+  if (ConstraintPath(sampling).empty()) return 0;
+  return kConstraintWorkBytes + kWorkPerConstraintByte * NumConstraintBytes(sampling);
+}
 
 size_t NumPromptBytes(const v1::GenerateRequest& request) {
   if (request.has_token_ids()) return kBytesPerToken * request.token_ids().ids_size();
@@ -41,9 +51,10 @@ size_t NumPromptBytes(const v1::GenerateRequest& request) {
 GenerateCall::GenerateCall(ApiContext& context, Origin origin)
     : context_(context),
       origin_(std::move(origin)),
-      num_work_bytes_(origin_.request->has_chat()
-                          ? PromptEncoder::NumWorkBytes(origin_.request->chat())
-                          : NumPromptBytes(*origin_.request)),
+      num_work_bytes_((origin_.request->has_chat()
+                           ? PromptEncoder::NumWorkBytes(origin_.request->chat())
+                           : NumPromptBytes(*origin_.request)) +
+                      NumConstraintWorkBytes(origin_.request->sampling())),
       encoding_(&context.closing) {}
 
 uint64_t GenerateCall::estimated_prompt_tokens() const {
@@ -169,6 +180,7 @@ absl::Status GenerateCall::Prepare() {
   LOCKSTEP_ASSIGN_OR_RETURN(
       request_context.forbidden_tokens,
       BadWordTokens(*context_.model.tokenizer, message.sampling().bad_words()));
+  LOCKSTEP_ASSIGN_OR_RETURN(request_context.constraint, CheckedConstraint(message.sampling()));
   LOCKSTEP_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
                             context_.encoder.Encode(message, &encoding_));
   TextOptions text_options = TextOptions::Of(message);
@@ -198,6 +210,16 @@ absl::Status GenerateCall::Prepare() {
   context_.engine.fleet().Submit(
       {.request = request_, .outbox = outbox_, .ticket = ticket_, .trace = origin_.trace});
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<RequestConstraint>> GenerateCall::CheckedConstraint(
+    const v1::SamplingParams& sampling) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<Constraint> constraint, ReadConstraint(sampling));
+  if (!constraint) return std::optional<RequestConstraint>();
+  ConstraintChecker& checker = *context_.constraints;
+  LOCKSTEP_RETURN_IF_ERROR(checker.Check(*constraint, ConstraintPath(sampling)));
+  return RequestConstraint{.constraint = *constraint,
+                           .engine = ConstraintEngineHash(checker.version())};
 }
 
 void GenerateCall::ConsumeOutput() {

@@ -88,6 +88,9 @@ class GenerateCall : public Strand,
   bool Leave();
   // OK if the request is with the engine. The client's message is not needed after this.
   absl::Status Prepare();
+  // Waits for the engine, if the constraint is not known yet. nullopt: the message has none.
+  absl::StatusOr<std::optional<RequestConstraint>> CheckedConstraint(
+      const lockstep::v1::SamplingParams& sampling);
   // Takes what is in the outbox, if anything.
   void ConsumeOutput();
   void WriteMessages();

@@ -25,12 +25,13 @@ std::string SystemFingerprint(const ApiContext& context) {
   const ModelFacts facts = context.Facts();
   std::string facts_text = fmt::format(
       "{} {} weights {:x} numerics {:x} model {:x} tokenizer {:x} template {:x} ends {} context {} "
-      "parse_special {} format {}",
+      "parse_special {} format {} constraints {}",
       Version(), GitCommit(), worker->weights_fingerprint(), worker->numerics_id(),
       worker->model_fingerprint(), context.model.tokenizer_fingerprint,
       TemplateHash(context.model.tokenizer->templates()), fmt::join(facts.eos_token_ids, ","),
       facts.max_context_tokens, context.config.parse_special,
-      context.model.output_format == nullptr ? "" : NameOf(*context.model.output_format));
+      context.model.output_format == nullptr ? "" : NameOf(*context.model.output_format),
+      worker->constraint_engine());
   for (const SamplingNumber& number : kSamplingNumbers) {
     const SamplingNumbers& defaults = facts.defaults;
     facts_text += number.real != nullptr

@@ -166,6 +166,11 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
     return InvalidArgument("stop.min_tokens: expected at most max_tokens = {}, got {}",
                            out.sampling.max_new_tokens, out.sampling.min_new_tokens);
   }
+  out.constraint = context.constraint;
+  if (out.constraint && out.sampling.stop_token_ids.empty()) {
+    return InvalidArgument(
+        "stop.stop_token_ids: expected an id beside a constraint, as the model has no end token");
+  }
   LOCKSTEP_RETURN_IF_ERROR(CheckSomeTokenIsAllowed(out.sampling));
   LOCKSTEP_RETURN_IF_ERROR(CheckPromptLogprobs(out, limits));
   return out;

@@ -3,6 +3,7 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,10 @@ namespace lockstep::router {
 // Facts about a request that its message does not contain.
 struct RequestContext {
   RequestKey key = 0;
-  std::string made_up_id;                 // used if the client gave none
-  uint64_t drawn_seed = 0;                // used if the client gave none
-  std::vector<TokenId> forbidden_tokens;  // sorted; the tokens of its bad_words
+  std::string made_up_id;                       // used if the client gave none
+  uint64_t drawn_seed = 0;                      // used if the client gave none
+  std::vector<TokenId> forbidden_tokens;        // sorted; the tokens of its bad_words
+  std::optional<RequestConstraint> constraint;  // checked; none: the client gave none
   Instant now;
   Instant deadline = Instant::InfiniteFuture();
 };

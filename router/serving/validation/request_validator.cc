@@ -8,6 +8,7 @@
 #include "common/grpc/sampling_fields.h"
 #include "common/status.h"
 #include "common/violations.h"
+#include "router/serving/validation/constraint_field.h"
 #include "router/serving/validation/context_overflow.h"
 #include "router/serving/validation/field_checks.h"
 #include "router/serving/validation/tool_checks.h"
@@ -53,23 +54,7 @@ absl::Status CheckStrings(std::string_view path, const Strings& strings, uint32_
 absl::Status CheckSampling(const v1::SamplingParams& sampling, const RequestLimits& limits,
                            const ModelFacts& model) {
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("sampling", sampling));
-  switch (sampling.constraint_case()) {
-    case v1::SamplingParams::kJsonSchema:
-      return absl::UnimplementedError("sampling.json_schema: guided decoding is not implemented");
-    case v1::SamplingParams::kRegex:
-      return absl::UnimplementedError("sampling.regex: guided decoding is not implemented");
-    case v1::SamplingParams::kGrammar:
-      return absl::UnimplementedError("sampling.grammar: guided decoding is not implemented");
-    case v1::SamplingParams::kJsonObject:
-      return absl::UnimplementedError("sampling.json_object: guided decoding is not implemented");
-    case v1::SamplingParams::kChoice:
-      return absl::UnimplementedError("sampling.choice: guided decoding is not implemented");
-    case v1::SamplingParams::kStructuralTag:
-      return absl::UnimplementedError(
-          "sampling.structural_tag: guided decoding is not implemented");
-    case v1::SamplingParams::CONSTRAINT_NOT_SET:
-      break;
-  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckConstraintField(sampling, model.enforces_constraints));
   SamplingNumbers numbers;
   ReadSamplingNumbers(sampling, numbers);
   LOCKSTEP_RETURN_IF_ERROR(CheckSamplingNumbers(numbers, "sampling."));
@@ -239,6 +224,9 @@ absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimit
   }
   LOCKSTEP_RETURN_IF_ERROR(CheckSampling(request.sampling(), limits, model));
   LOCKSTEP_RETURN_IF_ERROR(CheckStop(request.stop(), limits, model));
+  if (request.stop().ignore_eos() && !ConstraintPath(request.sampling()).empty()) {
+    return InvalidArgument("stop.ignore_eos: expected false beside a constraint, got true");
+  }
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("output", request.output()));
   LOCKSTEP_RETURN_IF_ERROR(
       CheckCount("output.logprobs", request.output().logprobs(), 0, limits.max_logprobs));

@@ -61,6 +61,7 @@ struct ModelFacts {
   uint32_t max_context_tokens = 0;
   bool has_chat_template = false;
   bool parses_calls = false;  // calls of tools can be found in its output
+  bool enforces_constraints = false;
   std::vector<TokenId> eos_token_ids;
   SamplingNumbers defaults;
 };

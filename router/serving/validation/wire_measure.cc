@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/status.h"
+#include "router/constraints/constraint_limits.h"
 
 namespace lockstep::router {
 namespace {
@@ -172,6 +173,8 @@ std::vector<FieldBound> RequestBounds(const RequestLimits& limits, uint32_t max_
        limits.max_allowed_token_ids, "ids"},
       {FieldOf<v1::SamplingParams>(v1::SamplingParams::kBadWordsFieldNumber), limits.max_bad_words,
        "strings"},
+      {FieldOf<v1::ConstraintChoices>(v1::ConstraintChoices::kTextsFieldNumber), kMaxChoices,
+       "texts"},
       {FieldOf<v1::StopCriteria>(v1::StopCriteria::kStopFieldNumber), limits.max_stop_strings,
        "strings"},
       {FieldOf<v1::StopCriteria>(v1::StopCriteria::kStopTokenIdsFieldNumber),

@@ -10,8 +10,8 @@ import stat
 import sys
 import time
 
-# The exit codes. The router reads them (RendererExit).
-RETIRED, MISUSED, MEMORY, NO_JINJA, NO_CAGE = 0, 2, 70, 72, 73
+# The exit codes. The router reads them (CagedExit).
+RETIRED, MISUSED, MEMORY, NO_LIBRARY, NO_CAGE = 0, 2, 70, 72, 73
 
 STACK_BYTES = 8 << 20
 PROGRAM_DESCRIPTOR = 3  # the file of this program, still open from its start
@@ -50,7 +50,7 @@ def import_everything():
             site.main()
             import_jinja()
     except ImportError:
-        os._exit(NO_JINJA)
+        os._exit(NO_LIBRARY)
     import html.entities
     import pprint
     import textwrap
@@ -95,19 +95,20 @@ def main():
         return MISUSED
     import_everything()
     import cage
+    import connection
     import frames
     import rendering
     parent, memory_mib, cpu_seconds = arguments
-    connection = frames.Connection(0)
+    router = connection.Connection(0, frames.MAX_JOB_BYTES)
     renderer = rendering.Renderer()
     os.close(PROGRAM_DESCRIPTOR)
     try:
-        cage.enter(parent, memory_mib << 20, STACK_BYTES)
+        cage.enter(parent, memory_mib << 20, STACK_BYTES, b"template-render")
     except OSError:
         return NO_CAGE
     try:
-        serve(renderer, connection, cpu_seconds)
-    except frames.Closed:
+        serve(renderer, router, cpu_seconds)
+    except connection.Closed:
         pass
     except OSError:  # the router is gone
         pass

@@ -9,7 +9,7 @@
 
 #include "common/shown_text.h"
 #include "common/status.h"
-#include "router/text/tokenizer/byte_alphabet.h"
+#include "common/model_files/tokenizer/byte_alphabet.h"
 
 namespace lockstep::router {
 namespace {

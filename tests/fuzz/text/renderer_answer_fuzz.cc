@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/caged/frame_io.h"
 #include "common/check.h"
 #include "common/status.h"
 #include "router/templates/renderer_frames.h"
@@ -23,7 +24,7 @@ void CheckAnswer(std::string_view payload) {
   }
   LOCKSTEP_CHECK(absl::IsInvalidArgument(answer.status()), "{}", answer.status().ToString());
   const std::string message = Message(answer.status());
-  LOCKSTEP_CHECK(message.size() <= kMaxErrorBytes, "{} bytes", message.size());
+  LOCKSTEP_CHECK(message.size() <= kMaxCagedErrorBytes, "{} bytes", message.size());
   LOCKSTEP_CHECK(!FindInvalidUtf8(message), "an error that is no text");
 }
 

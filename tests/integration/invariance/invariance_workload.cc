@@ -73,6 +73,7 @@ router::WorkerLimits RoomyLimits(const worker::ForwardModelInfo& info) {
   limits.max_slots = 64;
   limits.max_step_tokens = info.max_step_tokens;
   limits.max_context_tokens = info.max_context_tokens;
+  limits.constraint_engine = kTestConstraintEngine;
   return limits;
 }
 

@@ -9,6 +9,9 @@
 
 namespace lockstep::testing {
 
+// The engine that every worker of these tests announces (WorkerLimits::constraint_engine).
+inline constexpr uint64_t kTestConstraintEngine = 1;
+
 struct WorkloadShape {
   uint32_t num_requests = 200;
   uint32_t vocab_size = 0;

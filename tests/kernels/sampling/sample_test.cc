@@ -65,6 +65,39 @@ TEST(SampleTest, NoCandidateIsAnErrorThatNamesThePosition) {
   EXPECT_FALSE(Sample(params, {9, 1, 2, 9}, 17, {}, /*mask_stop_ids=*/true).ok());
 }
 
+// A row's mask does what a list of allowed tokens does.
+TEST(SampleTest, AMaskAllowsItsTokens) {
+  std::mt19937 random(5);
+  for (const uint32_t vocab_size : {1u, 31u, 32u, 33u, 100u, 1000u}) {
+    const std::vector<float> logits = GaussianRow(vocab_size, vocab_size, 2.0f);
+    std::vector<uint32_t> mask((vocab_size + 31) / 32, 0);
+    std::vector<TokenId> allowed;
+    for (TokenId token = 0; token < vocab_size; ++token) {
+      // Words of all kinds: empty, full and mixed.
+      const bool allows = token / 32 % 3 == 0 ? random() % 2 == 0 : token / 32 % 3 == 1;
+      if (!allows && token + 1 < vocab_size) continue;
+      allowed.push_back(token);
+      mask[token / 32] |= 1u << token % 32;
+    }
+    for (const float temperature : {0.0f, 1.0f}) {
+      SampleParams listed{{.temperature = temperature}};
+      listed.allowed_token_ids = allowed;
+      const SampleParams masked{{.temperature = temperature}};
+      for (uint32_t position = 0; position < 50; ++position) {
+        SampleWorkspace workspace(vocab_size);
+        std::vector<float> row = logits;
+        EXPECT_EQ(
+            *SampleToken(masked, {.logits = row, .position = position, .mask = mask}, workspace),
+            *Sample(listed, logits, position));
+      }
+    }
+  }
+  SampleWorkspace workspace(3);
+  std::vector<float> row = {1, 2, 3};
+  const std::vector<uint32_t> none = {0};
+  EXPECT_FALSE(SampleToken(Greedy(), {.logits = row, .mask = none}, workspace).ok());
+}
+
 // What the router sends for bad words.
 TEST(SampleTest, TheLowestBiasForbidsAToken) {
   std::vector<float> logits = GaussianRow(1000, 3, 2.0f);

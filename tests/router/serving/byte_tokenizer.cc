@@ -4,7 +4,7 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "router/text/tokenizer/byte_alphabet.h"
+#include "common/model_files/tokenizer/byte_alphabet.h"
 #include "tests/router/templates/test_templates.h"
 
 namespace lockstep::testing {

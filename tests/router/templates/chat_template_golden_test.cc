@@ -31,7 +31,7 @@ std::vector<ChatMessage> MessagesOf(const Json& list) {
 // Renders with one template after the other, in one process: a start costs more than a rendering.
 class Renderer {
  public:
-  Renderer() : program_(*RendererProgram::Open(TestRenderers().program, TestRenderers().python)) {}
+  Renderer() : program_(*OpenRendererProgram(TestRenderers().program, TestRenderers().python)) {}
 
   absl::StatusOr<std::string> Render(const TemplateSource& source,
                                      const std::vector<ChatMessage>& messages,
@@ -50,7 +50,7 @@ class Renderer {
   }
 
  private:
-  const RendererProgram program_;
+  const PythonProgram program_;
   std::unique_ptr<RendererProcess> process_;
 };
 

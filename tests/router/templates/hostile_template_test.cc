@@ -279,7 +279,7 @@ std::vector<std::string> Templates() {
 class HostileTemplateTest : public ::testing::Test {
  protected:
   HostileTemplateTest()
-      : program_(*RendererProgram::Open(TestRenderers().program, "/usr/bin/python3")) {
+      : program_(*OpenRendererProgram(TestRenderers().program, "/usr/bin/python3")) {
     limits_.time = absl::Milliseconds(kSanitized ? 1000 : 200);
     limits_.load_time = absl::Seconds(1);
   }
@@ -298,7 +298,7 @@ class HostileTemplateTest : public ::testing::Test {
                                         .marked_characters = {}}));
   }
 
-  const RendererProgram program_;
+  const PythonProgram program_;
   RendererLimits limits_;
   std::unique_ptr<RendererProcess> process_;
   std::vector<RendererEnd> ends_;
@@ -330,7 +330,7 @@ TEST_F(HostileTemplateTest, EndsInAnAnswerOrInAnErrorOfItsOwn) {
       }
     } else {
       EXPECT_EQ(rendered.status().code(), absl::StatusCode::kInvalidArgument) << rendered.status();
-      EXPECT_LE(Message(rendered.status()).size(), kMaxErrorBytes);
+      EXPECT_LE(Message(rendered.status()).size(), kMaxCagedErrorBytes);
       EXPECT_FALSE(FindInvalidUtf8(Message(rendered.status())).has_value());
     }
     EXPECT_EQ(Render("<{{ messages[0].content }}>").value_or("none"), "<Hi>");

@@ -2,13 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <random>
 
+#include "common/caged/frame_io.h"
 #include "common/status.h"
-#include "router/templates/frame_io.h"
 
 namespace lockstep::router {
 namespace {
@@ -17,7 +15,7 @@ using ::testing::HasSubstr;
 
 std::string PayloadOf(const std::string& frame) {
   EXPECT_GE(frame.size(), kFrameHeaderBytes);
-  EXPECT_EQ(PayloadBytes(frame), frame.size() - kFrameHeaderBytes);
+  EXPECT_EQ(ReadLength(frame), frame.size() - kFrameHeaderBytes);
   return frame.substr(kFrameHeaderBytes);
 }
 
@@ -88,53 +86,6 @@ TEST(RendererFramesTest, ChatsThatAreTooLongAreRefused) {
           .status()
           .code(),
       absl::StatusCode::kInvalidArgument);
-}
-
-class FrameIoTest : public ::testing::Test {
- protected:
-  FrameIoTest() { EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_), 0); }
-  ~FrameIoTest() override {
-    close(ends_[0]);
-    if (ends_[1] >= 0) close(ends_[1]);
-  }
-  void CloseOther() {
-    close(ends_[1]);
-    ends_[1] = -1;
-  }
-
-  int ends_[2] = {-1, -1};
-};
-
-constexpr auto kNoPatience = [] { return 0; };
-
-TEST_F(FrameIoTest, PassesFramesOn) {
-  const std::string frame = LoadFrame({});
-  EXPECT_EQ(SendFrame(ends_[0], frame, kNoPatience), FrameEnd::kDone);
-  std::string payload;
-  EXPECT_EQ(ReceivePayload(ends_[1], kMaxAnswerBytes, payload, kNoPatience), FrameEnd::kDone);
-  EXPECT_EQ(payload, frame.substr(kFrameHeaderBytes));
-}
-
-TEST_F(FrameIoTest, NeitherWaitsNorTrustsForEver) {
-  std::string payload;
-  EXPECT_EQ(ReceivePayload(ends_[0], 100, payload, kNoPatience), FrameEnd::kOverdue);
-  const std::string large(1 << 22, 'x');  // more than a socket holds
-  EXPECT_EQ(SendFrame(ends_[0], large, kNoPatience), FrameEnd::kOverdue);
-}
-
-TEST_F(FrameIoTest, AnnouncedLengthsAreBounded) {
-  ASSERT_EQ(SendFrame(ends_[1], std::string("\x65\0\0\0", 4), kNoPatience), FrameEnd::kDone);
-  std::string payload;
-  EXPECT_EQ(ReceivePayload(ends_[0], 100, payload, kNoPatience), FrameEnd::kTooLong);
-  EXPECT_LT(payload.capacity(), 101u);
-}
-
-TEST_F(FrameIoTest, TheOtherEndMayBeGone) {
-  ASSERT_EQ(SendFrame(ends_[1], std::string("\x08\0\0\0half", 8), kNoPatience), FrameEnd::kDone);
-  CloseOther();
-  std::string payload;
-  EXPECT_EQ(ReceivePayload(ends_[0], 100, payload, kNoPatience), FrameEnd::kClosed);
-  EXPECT_EQ(SendFrame(ends_[0], "x", kNoPatience), FrameEnd::kClosed);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "tests/router/text/tiny_tokenizer.h"
 
-#include "router/text/tokenizer/byte_alphabet.h"
+#include "common/model_files/tokenizer/byte_alphabet.h"
 
 namespace lockstep::router {
 

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "common/model_files/tokenizer/vocabulary.h"
 #include "tests/router/templates/test_templates.h"
 #include "tests/router/text/golden_corpus.h"
 
@@ -29,6 +30,15 @@ TEST_F(SmolLm2TokenizerTest, IdsEqualTheReference) {
   const auto cases = ReadGoldenCases("smollm2_gguf.ids");
   EXPECT_GE(ExpectGoldenIds(*tokenizer_, cases, strings), 10'000u);
   ExpectRoundTrip(*tokenizer_, strings, /*normalized=*/false);
+}
+
+TEST_F(SmolLm2TokenizerTest, TheVocabularyHasItsTokens) {
+  const auto vocabulary = LoadVocabulary(kModelPath, tokenizer_->vocab_size());
+  ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
+  for (TokenId id = 0; id < vocabulary->size(); ++id) {
+    ASSERT_EQ((*vocabulary)[id].bytes, tokenizer_->TokenBytes(id)) << id;
+    ASSERT_EQ((*vocabulary)[id].special, tokenizer_->IsSpecial(id)) << id;
+  }
 }
 
 TEST_F(SmolLm2TokenizerTest, KnowsItsSpecialTokens) {

@@ -5,8 +5,8 @@ namespace lockstep::testing {
 namespace v1 = worker::v1;
 
 TestWorker::TestWorker(const FakeModelOptions& options, worker::ExecutorLimits limits,
-                       worker::Drafter* drafter)
-    : model_(options), executor_(model_, limits, kIncarnation, drafter) {
+                       worker::Drafter* drafter, ConstraintEngine* constraints)
+    : model_(options), executor_(model_, limits, kIncarnation, drafter, constraints) {
   executor_.set_logits_observer([this](const worker::LogitsObservation& seen) {
     logit_hashes_[seen.slot][seen.position] = Hash64(std::as_bytes(seen.logits));
   });

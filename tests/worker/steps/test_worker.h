@@ -25,7 +25,7 @@ class TestWorker {
  public:
   explicit TestWorker(const FakeModelOptions& options = {},
                       worker::ExecutorLimits limits = {.max_slots = 16},
-                      worker::Drafter* drafter = nullptr);
+                      worker::Drafter* drafter = nullptr, ConstraintEngine* constraints = nullptr);
 
   worker::v1::StepRequest NextStep() { return steps_.Next(); }
   worker::v1::StepResult Run(const worker::v1::StepRequest& step);

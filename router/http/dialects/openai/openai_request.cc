@@ -6,6 +6,7 @@
 
 #include "common/status.h"
 #include "router/http/dialects/openai/chat_fields.h"
+#include "router/http/dialects/openai/constraint_fields.h"
 #include "router/http/dialects/openai/request_fields.h"
 #include "router/http/dialects/openai/unserved_fields.h"
 #include "router/serving/validation/field_checks.h"
@@ -113,6 +114,7 @@ absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body,
   OpenAiRequest out;
   v1::GenerateRequest request;
   ReadCommonFields(fields, reading, out, request);
+  ReadConstraintFields(fields, body, *request.mutable_sampling());
   ReadCompletionOutput(fields, reading, out.options, request);
   fields.Refuse(UnservedOfCompletions());
   ReadPrompts(fields, request, out);
@@ -129,6 +131,7 @@ absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body, const Body
   OpenAiRequest out;
   v1::GenerateRequest& request = out.prompts.emplace_back();
   ReadCommonFields(fields, reading, out, request);
+  ReadConstraintFields(fields, body, *request.mutable_sampling());
   ReadChatOutput(fields, reading, out.options, request);
   ReadChat(fields, *request.mutable_chat());
   if (!out.request_id.empty()) out.SetRequestId(out.request_id);

@@ -6,14 +6,8 @@ namespace lockstep::router {
 namespace {
 
 constexpr auto kEveryRequest = std::to_array<UnservedField>({
-    // Guided decoding.
-    {"response_format", R"([{"type": "text"}])"},
-    {"structured_outputs", "[{}]"},
+    // Constraints that others spell differently (constraint_fields.h).
     {"structural_tag"},
-    {"guided_json"},
-    {"guided_regex", R"([""])"},
-    {"guided_choice", "[[]]"},
-    {"guided_grammar", R"([""])"},
     {"guided_whitespace_pattern"},
     {"json_schema", "[{}]"},
     {"regex", R"([""])"},

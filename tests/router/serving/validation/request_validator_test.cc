@@ -302,8 +302,12 @@ INSTANTIATE_TEST_SUITE_P(
             "Grammar", [](Wire& r) { r.mutable_sampling()->set_grammar("root ::="); },
             "sampling.grammar"),
         Unserved(
-            "JsonObject", [](Wire& r) { r.mutable_sampling()->set_json_object(false); },
+            "JsonObject", [](Wire& r) { r.mutable_sampling()->set_json_object(true); },
             "sampling.json_object"),
+        Good("NoJsonObject", [](Wire& r) { r.mutable_sampling()->set_json_object(false); }),
+        Unserved(
+            "Choice", [](Wire& r) { r.mutable_sampling()->mutable_choice()->add_texts("a"); },
+            "sampling.choice"),
         Unserved(
             "FieldOfTheFuture",
             [](Wire& r) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "router/text/tokenizer/byte_alphabet.h"
+#include "common/model_files/tokenizer/byte_alphabet.h"
 
 namespace lockstep::router {
 namespace {

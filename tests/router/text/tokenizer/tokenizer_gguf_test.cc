@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "common/status.h"
-#include "router/text/tokenizer/byte_alphabet.h"
+#include "common/model_files/tokenizer/byte_alphabet.h"
 #include "router/text/tokenizer/tokenizer.h"
 #include "tests/common/gguf_builder.h"
 #include "tests/common/temp_folder.h"

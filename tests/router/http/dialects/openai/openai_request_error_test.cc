@@ -155,8 +155,7 @@ TEST(OpenAiRequestTest, WrongChatsAreNamed) {
 }
 
 TEST(OpenAiRequestTest, WhatWouldChangeTheOutputAndIsNotServedIsRefusedByName) {
-  for (const std::string field : {R"("response_format": {"type": "json_object"})",
-                                  R"("guided_json": {"type": "object"})",
+  for (const std::string field : {R"("ebnf": "root ::= x")",
                                   R"("use_beam_search": true)",
                                   R"("length_penalty": 0.5)",
                                   R"("suffix": "end")",

@@ -1,4 +1,4 @@
-"""Takes rights from the renderer before it reads anything. Linux only."""
+"""Takes rights from a process before it reads foreign bytes. Linux only."""
 import ctypes
 import errno
 import os
@@ -23,8 +23,8 @@ KILL_PROCESS, ALLOW, REFUSE = 0x80000000, 0x7FFF0000, 0x00050000 | errno.EPERM
 # Allowed: memory, time, transfers over open descriptors, signals, the end. These calls open and
 # create nothing and reach no other process.
 #
-# Refused: Python looks for files when a template makes it import a module or write a warning. It
-# then goes on without them.
+# Refused: Python looks for files when it imports a module late or writes a warning. It then goes on
+# without them.
 CALLS = {
     "x86_64": (0xC000003E, {
         "read": 0, "write": 1, "poll": 7, "mmap": 9, "munmap": 11, "brk": 12, "rt_sigaction": 13,
@@ -82,12 +82,12 @@ def limit(kind, value):
     resource.setrlimit(kind, (value, value))
 
 
-def enter(parent, memory_bytes, stack_bytes):
+def enter(parent, memory_bytes, stack_bytes, name):
     """Forbids new files, processes, privileges and core dumps, and all system calls but CALLS. The
     process ends with its parent. Raises OSError if the kernel refuses something, or if the parent is
-    gone."""
-    name = ctypes.create_string_buffer(b"template-render")
-    process_control(PR_SET_NAME, ctypes.addressof(name))
+    gone. `name`: what ps shows, at most 15 bytes."""
+    shown = ctypes.create_string_buffer(name)
+    process_control(PR_SET_NAME, ctypes.addressof(shown))
     process_control(PR_SET_PDEATHSIG, SIGKILL)
     if os.getppid() != parent:
         raise OSError(errno.ESRCH, "the parent is gone")

@@ -1,11 +1,11 @@
-#include "router/text/tokenizer/byte_alphabet.h"
+#include "common/model_files/tokenizer/byte_alphabet.h"
 
 #include <array>
 #include <optional>
 
-#include "router/text/unicode/utf8.h"
+#include "common/utf8.h"
 
-namespace lockstep::router {
+namespace lockstep {
 namespace {
 
 constexpr char32_t kFirstSubstitute = 0x100;
@@ -37,25 +37,36 @@ std::optional<uint8_t> ByteOf(char32_t code_point) {
   return kSubstituted[index];
 }
 
+// UTF-8 of a character of the alphabet: all are below U+0800.
+std::string Spell(char32_t code_point) {
+  if (code_point < 0x80) return {static_cast<char>(code_point)};
+  return {static_cast<char>(0xC0 | code_point >> 6), static_cast<char>(0x80 | (code_point & 0x3F))};
+}
+
 }  // namespace
 
 std::string ByteToAlphabet(uint8_t byte) {
-  if (StandsForItself(byte)) return EncodeUtf8(byte);
+  if (StandsForItself(byte)) return Spell(byte);
   size_t index = 0;
   while (kSubstituted[index] != byte) ++index;
-  return EncodeUtf8(static_cast<char32_t>(kFirstSubstitute + index));
+  return Spell(static_cast<char32_t>(kFirstSubstitute + index));
 }
 
 bool AlphabetToBytes(std::string_view text, std::string& bytes) {
   while (!text.empty()) {
-    const Utf8Unit unit = NextUtf8Unit(text);
-    if (unit.kind != Utf8Kind::kValid) return false;
-    const std::optional<uint8_t> byte = ByteOf(DecodeUtf8(text, 0).code_point);
+    auto code_point = static_cast<char32_t>(static_cast<uint8_t>(text[0]));
+    size_t length = 1;
+    if (code_point >= 0x80) {
+      length = CharacterBytes(text, 0);
+      if (length != 2) return false;  // invalid, or outside the alphabet
+      code_point = (code_point & 0x1F) << 6 | (static_cast<uint8_t>(text[1]) & 0x3F);
+    }
+    const std::optional<uint8_t> byte = ByteOf(code_point);
     if (!byte) return false;
     bytes.push_back(static_cast<char>(*byte));
-    text.remove_prefix(unit.length);
+    text.remove_prefix(length);
   }
   return true;
 }
 
-}  // namespace lockstep::router
+}  // namespace lockstep

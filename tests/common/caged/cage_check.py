@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a caged process can do: each attempt runs in a child of its own.
 
-    cage_check.py FOLDER_OF_THE_RENDERER
+    cage_check.py FOLDER_OF_THE_CAGE
 """
 import os
 import signal
@@ -52,7 +52,7 @@ import cage
 time.strftime('%c')
 attempt = compile(sys.argv[2], 'attempt', 'eval')
 os.closerange(3, 64)
-cage.enter(int(sys.argv[3]), 256 << 20, 8 << 20)
+cage.enter(int(sys.argv[3]), 256 << 20, 8 << 20, b"caged")
 try:
     eval(attempt)
 except (OSError, ImportError, LookupError, MemoryError):

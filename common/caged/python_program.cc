@@ -1,4 +1,4 @@
-#include "router/templates/renderer_program.h"
+#include "common/caged/python_program.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 #include "common/status.h"
 
-namespace lockstep::router {
+namespace lockstep {
 namespace {
 
 // Descriptors of the child: standard input is its socket, and this one is the program's file.
@@ -71,64 +71,67 @@ std::string TimeZone() {
 
 }  // namespace
 
-absl::StatusOr<RendererProgram> RendererProgram::Open(const std::string& path,
-                                                      const std::string& python) {
+absl::StatusOr<PythonProgram> PythonProgram::Open(const std::string& path,
+                                                  const std::string& python, std::string purpose) {
   if (access(python.c_str(), X_OK) != 0) {
-    return NotFound(
-        "{}: cannot be executed: {}. Chat templates need Python and Jinja2: install "
-        "python3-jinja2, "
-        "or name another Python with --template-python",
-        python, std::strerror(errno));
+    return NotFound("{}: cannot be executed: {}. It runs {}", python, std::strerror(errno),
+                    purpose);
   }
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    return NotFound("{}: the template renderer cannot be read: {}", path, std::strerror(errno));
+    return NotFound("{}: {} cannot be read: {}", path, purpose, std::strerror(errno));
   }
   const int high_fd = fcntl(fd, F_DUPFD_CLOEXEC, kLowestOwnFd);
   close(fd);
   if (high_fd < 0) return Unavailable("{}: {}", path, std::strerror(errno));
-  return RendererProgram(high_fd, python, TimeZone());
+  return PythonProgram(high_fd, python, std::move(purpose), TimeZone());
 }
 
-RendererProgram::RendererProgram(int fd, std::string python, std::string time_zone)
-    : fd_(fd), python_(std::move(python)), time_zone_(std::move(time_zone)) {}
+PythonProgram::PythonProgram(int fd, std::string python, std::string purpose, std::string time_zone)
+    : fd_(fd),
+      python_(std::move(python)),
+      purpose_(std::move(purpose)),
+      time_zone_(std::move(time_zone)) {}
 
-RendererProgram::RendererProgram(RendererProgram&& other) noexcept
+PythonProgram::PythonProgram(PythonProgram&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       python_(std::move(other.python_)),
+      purpose_(std::move(other.purpose_)),
       time_zone_(std::move(other.time_zone_)) {}
 
-RendererProgram& RendererProgram::operator=(RendererProgram&& other) noexcept {
+PythonProgram& PythonProgram::operator=(PythonProgram&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(python_, other.python_);
+  std::swap(purpose_, other.purpose_);
   std::swap(time_zone_, other.time_zone_);
   return *this;
 }
 
-RendererProgram::~RendererProgram() {
+PythonProgram::~PythonProgram() {
   if (fd_ >= 0) close(fd_);
 }
 
-absl::StatusOr<pid_t> RendererProgram::Spawn(int socket, const RendererArguments& arguments) const {
+absl::StatusOr<pid_t> PythonProgram::Spawn(int socket, const CagedArguments& arguments) const {
   // Isolated, without site packages, without writing cache files (python3 --help).
-  std::array<std::string, 8> words = {python_,
+  std::array<std::string, 9> words = {python_,
                                       "-I",
                                       "-S",
                                       "-B",
                                       kProgramPath,
                                       std::to_string(getpid()),
                                       std::to_string(arguments.memory_mib),
-                                      std::to_string(arguments.cpu_seconds)};
+                                      std::to_string(arguments.cpu_seconds),
+                                      arguments.packages};
   std::array<char*, words.size() + 1> argv{};
   for (size_t i = 0; i < words.size(); ++i) argv[i] = words[i].data();
+  if (arguments.packages.empty()) argv[words.size() - 1] = nullptr;
   std::array<char*, 2> environment{const_cast<char*>(time_zone_.c_str()), nullptr};
   const SpawnPlan plan(fd_, socket);
   pid_t pid = -1;
   const int error = posix_spawn(&pid, python_.c_str(), plan.actions(), plan.attributes(),
                                 argv.data(), environment.data());
   if (error == 0) return pid;
-  return Unavailable("cannot start the template renderer with {}: {}", python_,
-                     std::strerror(error));
+  return Unavailable("cannot start {} with {}: {}", purpose_, python_, std::strerror(error));
 }
 
-}  // namespace lockstep::router
+}  // namespace lockstep

@@ -7,7 +7,7 @@
 // The printable alphabet of byte-level vocabularies (from GPT-2's encoder.py). The 188 printable
 // Latin-1 characters stand for themselves. The other 68 bytes, in ascending order, are spelled
 // U+0100, U+0101, ...
-namespace lockstep::router {
+namespace lockstep {
 
 // The UTF-8 spelling of one byte: 0x20 -> "\u0120".
 std::string ByteToAlphabet(uint8_t byte);
@@ -16,4 +16,4 @@ std::string ByteToAlphabet(uint8_t byte);
 // outside the alphabet.
 bool AlphabetToBytes(std::string_view text, std::string& bytes);
 
-}  // namespace lockstep::router
+}  // namespace lockstep

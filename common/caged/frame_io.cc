@@ -1,14 +1,14 @@
-#include "router/templates/frame_io.h"
+#include "common/caged/frame_io.h"
 
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
+#include <utility>
 
-#include "router/templates/renderer_frames.h"
-
-namespace lockstep::router {
+namespace lockstep {
 namespace {
 
 // NOLINTNEXTLINE(google-runtime-int): poll's type
@@ -38,7 +38,52 @@ FrameEnd ReceiveAll(int socket, char* out, size_t size, Patience patience) {
   return FrameEnd::kDone;
 }
 
+void PutLength(size_t length, char* out) {
+  for (size_t i = 0; i < kFrameHeaderBytes; ++i) out[i] = static_cast<char>(length >> (8 * i));
+}
+
 }  // namespace
+
+FrameWriter::FrameWriter(size_t num_bytes) {
+  frame_.reserve(kFrameHeaderBytes + num_bytes);
+  frame_.assign(kFrameHeaderBytes, '\0');
+}
+
+void FrameWriter::Length(size_t length) {
+  std::array<char, kFrameHeaderBytes> bytes;
+  PutLength(length, bytes.data());
+  frame_.append(bytes.data(), bytes.size());
+}
+
+void FrameWriter::String(std::string_view text) {
+  Length(text.size());
+  frame_ += text;
+}
+
+std::string FrameWriter::Finish() {
+  PutLength(frame_.size() - kFrameHeaderBytes, frame_.data());
+  return std::move(frame_);
+}
+
+size_t ReadLength(std::string_view bytes) {
+  size_t length = 0;
+  for (size_t i = 0; i < kFrameHeaderBytes; ++i) {
+    length |= size_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
+  }
+  return length;
+}
+
+std::optional<CagedAnswer> ParseCagedAnswer(std::string_view payload) {
+  constexpr size_t kTextBegin = 1 + kFrameHeaderBytes;
+  constexpr char kOk = 'K';
+  constexpr char kError = 'E';
+  if (payload.size() < kTextBegin || (payload[0] != kOk && payload[0] != kError)) {
+    return std::nullopt;
+  }
+  const CagedAnswer answer = {.failed = payload[0] == kError, .text = payload.substr(kTextBegin)};
+  if (ReadLength(payload.substr(1)) != answer.text.size()) return std::nullopt;
+  return answer;
+}
 
 FrameEnd SendFrame(int socket, std::string_view frame, Patience patience) {
   while (!frame.empty()) {
@@ -59,10 +104,10 @@ FrameEnd ReceivePayload(int socket, size_t max_bytes, std::string& payload, Pati
   std::array<char, kFrameHeaderBytes> header;
   const FrameEnd started = ReceiveAll(socket, header.data(), header.size(), patience);
   if (started != FrameEnd::kDone) return started;
-  const size_t size = PayloadBytes({header.data(), header.size()});
+  const size_t size = ReadLength({header.data(), header.size()});
   if (size > max_bytes) return FrameEnd::kTooLong;
   payload.resize(size);
   return ReceiveAll(socket, payload.data(), size, patience);
 }
 
-}  // namespace lockstep::router
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+
+#include <cstddef>
+#include <list>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/constraints/constraint.h"
+
+namespace lockstep::router {
+
+// The latest verdicts on constraints: OK, or why one cannot be enforced. The least recently used
+// ones go first. Used by one thread at a time.
+class ConstraintVerdicts {
+ public:
+  // Bounds of the number of verdicts, and of the texts of their constraints together.
+  ConstraintVerdicts(size_t max_verdicts, size_t max_bytes)
+      : max_verdicts_(max_verdicts), max_bytes_(max_bytes) {}
+
+  std::optional<absl::Status> Find(const Constraint& constraint);
+  void Add(const Constraint& constraint, const absl::Status& verdict);
+
+  size_t size() const { return verdicts_.size(); }
+  size_t num_bytes() const { return num_bytes_; }
+
+ private:
+  using Verdict = std::pair<std::string, absl::Status>;  // by kind and text
+
+  const size_t max_verdicts_;
+  const size_t max_bytes_;
+  std::list<Verdict> verdicts_;  // the latest use comes first
+  absl::flat_hash_map<std::string, std::list<Verdict>::iterator> places_;
+  size_t num_bytes_ = 0;
+};
+
+}  // namespace lockstep::router
