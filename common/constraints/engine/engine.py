@@ -36,7 +36,9 @@ class Vocabulary:
 def one_line(text):
     """The library's reason, without the lines of the grammar that it quotes."""
     lines = itertools.takewhile(lambda line: not re.match(r" *\d+ \| ", line), text.splitlines())
-    return " ".join(" ".join(lines).replace("<non-verbose/>", "").split())
+    reason = " ".join(" ".join(lines).replace("<non-verbose/>", "").split())
+    # As for a schema that refers only to itself.
+    return "no text fits it" if reason.startswith("NoExtension") else reason
 
 
 class Slot:
