@@ -109,6 +109,25 @@ absl::Status CheckPromptLogprobs(const Request& request, const RequestLimits& li
       request.prompt_tokens.size());
 }
 
+// Sets the bounds of the output's length. The prompt must be there.
+absl::Status SetNumNewTokens(const v1::GenerateRequest& in, uint32_t max_context_tokens,
+                             Request& out) {
+  const uint32_t max_new = max_context_tokens - static_cast<uint32_t>(out.prompt_tokens.size());
+  out.sampling.max_new_tokens = in.stop().has_max_tokens() ? in.stop().max_tokens() : max_new;
+  if (in.stop().fit_max_tokens()) {
+    out.sampling.max_new_tokens = std::min(out.sampling.max_new_tokens, max_new);
+  }
+  if (out.sampling.max_new_tokens > max_new) {
+    return ContextOverflow(in, max_context_tokens, out.prompt_tokens.size(),
+                           out.sampling.max_new_tokens, "stop.max_tokens");
+  }
+  if (out.sampling.min_new_tokens > out.sampling.max_new_tokens) {
+    return InvalidArgument("stop.min_tokens: expected at most max_tokens = {}, got {}",
+                           out.sampling.max_new_tokens, out.sampling.min_new_tokens);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
@@ -152,20 +171,7 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
   out.sampling = ResolveSampling(in, model, context.drawn_seed);
   LOCKSTEP_RETURN_IF_ERROR(Forbid(KnownTokens(context.forbidden_tokens, model), out.sampling));
 
-  const uint32_t max_new =
-      model.max_context_tokens - static_cast<uint32_t>(out.prompt_tokens.size());
-  out.sampling.max_new_tokens = in.stop().has_max_tokens() ? in.stop().max_tokens() : max_new;
-  if (in.stop().fit_max_tokens()) {
-    out.sampling.max_new_tokens = std::min(out.sampling.max_new_tokens, max_new);
-  }
-  if (out.sampling.max_new_tokens > max_new) {
-    return ContextOverflow(in, model.max_context_tokens, out.prompt_tokens.size(),
-                           out.sampling.max_new_tokens, "stop.max_tokens");
-  }
-  if (out.sampling.min_new_tokens > out.sampling.max_new_tokens) {
-    return InvalidArgument("stop.min_tokens: expected at most max_tokens = {}, got {}",
-                           out.sampling.max_new_tokens, out.sampling.min_new_tokens);
-  }
+  LOCKSTEP_RETURN_IF_ERROR(SetNumNewTokens(in, model.max_context_tokens, out));
   out.constraint = context.constraint;
   if (out.constraint && out.sampling.stop_token_ids.empty()) {
     return InvalidArgument(

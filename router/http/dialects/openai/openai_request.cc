@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "common/status.h"
-#include "router/http/dialects/openai/chat_fields.h"
-#include "router/http/dialects/openai/constraint_fields.h"
-#include "router/http/dialects/openai/request_fields.h"
-#include "router/http/dialects/openai/unserved_fields.h"
+#include "router/http/dialects/openai/fields/chat_fields.h"
+#include "router/http/dialects/openai/fields/constraint_fields.h"
+#include "router/http/dialects/openai/fields/request_fields.h"
+#include "router/http/dialects/openai/fields/unserved_fields.h"
 #include "router/serving/validation/field_checks.h"
 
 namespace lockstep::router {

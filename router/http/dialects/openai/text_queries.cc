@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "common/status.h"
-#include "router/http/dialects/openai/chat_fields.h"
-#include "router/http/dialects/openai/unserved_fields.h"
+#include "router/http/dialects/openai/fields/chat_fields.h"
+#include "router/http/dialects/openai/fields/unserved_fields.h"
 
 namespace lockstep::router {
 

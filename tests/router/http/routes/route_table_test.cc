@@ -31,9 +31,10 @@ TEST(RouteTableTest, NoPathHasTwoRoutes) {
 TEST(RouteTableTest, EveryRouteHasMethodsAndAnAnswer) {
   const RouteTable table = RouteTable::All();
   for (const char* const path :
-       {"/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens",
-        "/tokenize", "/detokenize", "/v1/models", "/v1/models/x", "/tokenizer_info", "/health",
-        "/ready", "/ping", "/version", "/metrics", "/status.json", "/", "/page.css", "/page.js"}) {
+       {"/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages",
+        "/v1/messages/count_tokens", "/tokenize", "/detokenize", "/v1/models", "/v1/models/x",
+        "/tokenizer_info", "/health", "/ready", "/ping", "/version", "/metrics", "/status.json",
+        "/", "/page.css", "/page.js"}) {
     const Route* const route = table.Find(path);
     ASSERT_NE(route, nullptr) << path;
     EXPECT_TRUE(route->answer != nullptr) << path;
@@ -50,9 +51,10 @@ TEST(RouteTableTest, OnlyHealthAndThePageNeedNoKey) {
   const std::set<std::string> for_everybody = {"/health", "/ready",    "/ping",
                                                "/",       "/page.css", "/page.js"};
   for (const char* const path :
-       {"/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens",
-        "/tokenize", "/detokenize", "/v1/models", "/tokenizer_info", "/health", "/ready", "/ping",
-        "/version", "/metrics", "/status.json", "/", "/page.css", "/page.js"}) {
+       {"/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages",
+        "/v1/messages/count_tokens", "/tokenize", "/detokenize", "/v1/models", "/tokenizer_info",
+        "/health", "/ready", "/ping", "/version", "/metrics", "/status.json", "/", "/page.css",
+        "/page.js"}) {
     EXPECT_EQ(table.Find(path)->audience == Audience::kEverybody, for_everybody.contains(path))
         << path;
   }

@@ -24,7 +24,6 @@ using ::testing::HasSubstr;
 
 using Wire = lockstep::v1::GenerateRequest;
 using absl::StatusCode;
-
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -47,7 +46,6 @@ TEST_P(CheckRequestTest, AnswersByField) {
 }
 
 std::string CaseName(const ::testing::TestParamInfo<CheckCase>& info) { return info.param.name; }
-
 CheckCase Good(std::string name, std::function<void(Wire&)> change) {
   return {std::move(name), std::move(change), StatusCode::kOk, ""};
 }
@@ -388,9 +386,8 @@ TEST(CheckRequestTest, ChatNeedsATemplate) {
   model.has_chat_template = false;
   Wire request;
   AddMessage(request, "user", "hi");
-  EXPECT_THAT(
-      Message(CheckRequest(request, SmallLimits(), model)),
-      HasSubstr("chat: expected text or token_ids, as model \"tiny\" has no chat template"));
+  EXPECT_THAT(Message(CheckRequest(request, SmallLimits(), model)),
+              HasSubstr("chat: expected text or token_ids"));
 }
 
 TEST(CheckRequestTest, LongForeignTextIsCutInMessages) {

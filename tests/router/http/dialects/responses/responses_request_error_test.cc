@@ -191,7 +191,8 @@ TEST(ResponsesRequestErrorTest, WrongBodiesAreNamed) {
 // The JSON of an error that a later check made.
 std::string ErrorBody(const absl::Status& status, int http_status) {
   std::string body;
-  const HttpHead head = ResponsesDialect().WriteError(status, {.retry_after = absl::Seconds(1)}, body);
+  const HttpHead head =
+      ResponsesDialect().WriteError(status, {.retry_after = absl::Seconds(1)}, body);
   EXPECT_EQ(head.status, http_status) << status;
   return body;
 }

@@ -1,4 +1,4 @@
-#include "router/http/dialects/openai/chat_fields.h"
+#include "router/http/dialects/openai/fields/chat_fields.h"
 
 #include <array>
 #include <string>
@@ -7,9 +7,9 @@
 
 #include "common/json/json.h"
 #include "common/status.h"
-#include "router/http/dialects/openai/thinking_fields.h"
-#include "router/http/dialects/openai/tool_fields.h"
-#include "router/http/dialects/openai/unserved_fields.h"
+#include "router/http/dialects/openai/fields/thinking_fields.h"
+#include "router/http/dialects/openai/fields/tool_fields.h"
+#include "router/http/dialects/openai/fields/unserved_fields.h"
 #include "router/serving/validation/field_checks.h"
 
 namespace lockstep::router {
