@@ -30,7 +30,7 @@ const NgramDrafter::Index* NgramDrafter::Update(const Slot& slot) {
   Index& index = *entry;
   index.last_call = num_calls_;
   const uint32_t num_known = slot.num_known();
-  if (index.num_starts != slot.num_starts() || index.first + index.repeats.size() > num_known) {
+  if (index.num_starts != slot.num_starts() || index.first + index.num_claimed > num_known) {
     Clear(index);
     index.num_starts = slot.num_starts();
   }
@@ -38,28 +38,32 @@ const NgramDrafter::Index* NgramDrafter::Update(const Slot& slot) {
     Clear(index);
     index.first = num_known - options_.max_slot_tokens / 2;
   }
-  const uint32_t num_new = num_known - index.first - index.repeats.size();
-  if (!MakeRoom(num_new)) return nullptr;
-  num_indexed_ += num_new;
+  const uint32_t num_wanted = num_known - index.first;
+  if (!MakeRoom(num_wanted - index.num_claimed)) return nullptr;
+  num_claimed_ += num_wanted - index.num_claimed;
+  index.num_claimed = num_wanted;
   const std::vector<TokenId>& known = slot.known_tokens();
-  for (uint32_t i = num_known - num_new; i < num_known; ++i) index.repeats.Append(known[i]);
-  return &index;
+  const uint32_t begin = index.first + index.repeats.size();
+  const uint32_t end = begin + std::min(num_known - begin, options_.max_tokens_per_call);
+  for (uint32_t i = begin; i < end; ++i) index.repeats.Append(known[i]);
+  return end == num_known ? &index : nullptr;
 }
 
 void NgramDrafter::Clear(Index& index) {
-  num_indexed_ -= index.repeats.size();
+  num_claimed_ -= index.num_claimed;
+  index.num_claimed = 0;
   index.repeats.Clear();
   index.first = 0;
 }
 
 bool NgramDrafter::MakeRoom(uint32_t num_tokens) {
   const auto has_room = [this, num_tokens] {
-    return num_indexed_ + num_tokens <= options_.max_indexed_tokens;
+    return num_claimed_ + num_tokens <= options_.max_indexed_tokens;
   };
   while (!has_room()) {
     Index* oldest = nullptr;
     for (const auto& [slot, index] : indexes_) {
-      if (index->repeats.size() == 0) continue;
+      if (index->num_claimed == 0) continue;
       if (oldest == nullptr || index->last_call < oldest->last_call) oldest = index.get();
     }
     if (oldest == nullptr) return false;

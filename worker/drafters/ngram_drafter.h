@@ -21,6 +21,8 @@ struct NgramDrafterOptions {
   uint32_t max_slot_tokens = 1 << 16;
   // Of all sequences together: about 100 MiB.
   uint32_t max_indexed_tokens = 1 << 20;
+  // All rows of a step wait while one is indexed. A longer text is silent for some steps.
+  uint32_t max_tokens_per_call = 1 << 12;
 };
 
 // Drafts what followed when the end of a sequence occurred before, in its prompt or its output
@@ -36,18 +38,20 @@ class NgramDrafter final : public Drafter {
 
   void Draft(const Slot& slot, uint32_t limit, std::vector<TokenId>& drafts) override;
 
-  size_t num_indexed_tokens() const { return num_indexed_; }
+  // Tokens that have room in an index, those that are not indexed yet included.
+  size_t num_indexed_tokens() const { return num_claimed_; }
 
  private:
   // The index of a slot's sequence.
   struct Index {
-    uint64_t num_starts = 0;  // of the slot, as it was indexed
-    uint32_t first = 0;       // position of the first indexed token
+    uint64_t num_starts = 0;   // of the slot, as it was indexed
+    uint32_t first = 0;        // position of the first indexed token
+    uint32_t num_claimed = 0;  // tokens that have room, from `first` on
     uint64_t last_call = 0;
     SuffixAutomaton repeats;
   };
 
-  // The index with all known tokens. Null: there is no room.
+  // The index with all known tokens. Null: there is no room, or some are not indexed yet.
   const Index* Update(const Slot& slot);
   void Clear(Index& index);
   // Frees indexes that were not used for a while, until so many tokens have room. False if they
@@ -56,7 +60,7 @@ class NgramDrafter final : public Drafter {
 
   const NgramDrafterOptions options_;
   absl::flat_hash_map<const Slot*, std::unique_ptr<Index>> indexes_;
-  size_t num_indexed_ = 0;  // tokens, over all slots
+  size_t num_claimed_ = 0;  // tokens, over all slots
   uint64_t num_calls_ = 0;
 };
 

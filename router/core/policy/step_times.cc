@@ -91,13 +91,7 @@ double StepTimes::Seconds(double num_tokens) const {
                   first.seconds * num_tokens / first.first_tokens);
 }
 
-double StepTimes::max_tokens() const {
-  double most = 0;
-  for (const Range& range : ranges_) {
-    if (range.count > 0) most = std::max(most, range.mean_tokens);
-  }
-  return 2 * most;
-}
+double StepTimes::max_tokens() const { return line_.empty() ? 0 : 2 * line_.back().last_tokens; }
 
 bool StepTimes::WasMeasuredLately(uint32_t num_tokens) const {
   const size_t index = RangeOf(num_tokens);

@@ -18,7 +18,7 @@ class StepTimes {
   bool empty() const { return line_.empty(); }
   // Seconds. Never falls as `num_tokens` grows. Call only if not empty.
   double Seconds(double num_tokens) const;
-  // Estimates reach twice as far as measurements. Beyond, nothing is known.
+  // Estimates reach twice as far as measurements that are not forgotten. Beyond, nothing is known.
   double max_tokens() const;
   // True if a step of about as many tokens was measured lately.
   bool WasMeasuredLately(uint32_t num_tokens) const;

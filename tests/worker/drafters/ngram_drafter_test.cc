@@ -147,6 +147,36 @@ TEST(NgramDrafterTest, ALongPromptIsIndexedInPart) {
   EXPECT_EQ(drafter.num_indexed_tokens(), 32u);
 }
 
+TEST(NgramDrafterTest, ALongPromptIsIndexedInPieces) {
+  NgramDrafter drafter({.max_tokens_per_call = 100});
+  std::vector<TokenId> prompt = CountedTokens(0, 298);
+  prompt.insert(prompt.end(), {5, 6});
+  Slot slot = SlotWith(prompt);
+  EXPECT_THAT(Drafts(drafter, slot, 2), IsEmpty());
+  EXPECT_EQ(drafter.num_indexed_tokens(), 300u) << "all have room from the first call on";
+  EXPECT_THAT(Drafts(drafter, slot, 2), IsEmpty()) << "200 of 300 tokens";
+  EXPECT_THAT(Drafts(drafter, slot, 2), ElementsAre(7, 8));
+  for (const TokenId token : CountedTokens(1000, 250)) slot.AppendSampled(token);
+  for (const TokenId token : {1003u, 1004u}) slot.AppendSampled(token);
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(Drafts(drafter, slot, 1), IsEmpty());
+  EXPECT_THAT(Drafts(drafter, slot, 1), ElementsAre(1005)) << "it catches up again";
+  Start(slot, {1, 2, 3, 1, 2});
+  EXPECT_THAT(Drafts(drafter, slot, 1), ElementsAre(3));
+  EXPECT_EQ(drafter.num_indexed_tokens(), 5u);
+}
+
+// The others have room for their texts only if those that are not indexed yet count.
+TEST(NgramDrafterTest, WhatIsNotIndexedYetTakesRoom) {
+  NgramDrafter drafter({.max_indexed_tokens = 100, .max_tokens_per_call = 10});
+  const std::vector<TokenId> text = CountedTokens(0, 60);
+  const Slot first = SlotWith(text), second = SlotWith(text);
+  for (int i = 0; i < 10; ++i) {
+    Drafts(drafter, first);
+    Drafts(drafter, second);
+    EXPECT_EQ(drafter.num_indexed_tokens(), 60u);
+  }
+}
+
 TEST(NgramDrafterTest, MemoryOfAllSlotsIsBounded) {
   NgramDrafter drafter({.max_indexed_tokens = 100});
   const std::vector<TokenId> text = {1, 2, 3, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1, 2};

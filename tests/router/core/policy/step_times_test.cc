@@ -89,6 +89,16 @@ TEST(StepTimesTest, OldMeasurementsAreForgotten) {
   EXPECT_DOUBLE_EQ(times.Seconds(1), 0.005) << "the old mean counts no more";
 }
 
+TEST(StepTimesTest, EstimatesReachNoFurtherThanWhatIsNotForgotten) {
+  StepTimes times;
+  EXPECT_EQ(times.max_tokens(), 0);
+  times.Observe(40, 9 * kMillisecond);
+  for (int i = 0; i < 4096; ++i) times.Observe(5, 6 * kMillisecond);
+  EXPECT_DOUBLE_EQ(times.max_tokens(), 80);
+  times.Observe(5, 6 * kMillisecond);
+  EXPECT_DOUBLE_EQ(times.max_tokens(), 10);
+}
+
 TEST(StepTimesTest, NeverFalls) {
   std::mt19937_64 random(11);
   for (int run = 0; run < 50; ++run) {

@@ -35,7 +35,8 @@ TEST_F(AnswerWriterTest, UsageHasDraftsIfThereWereAny) {
   Add({kPromptInfo, "delta { index: 0 token_ids: 97 text: 'a' }",
        "finish { index: 0 reason: FINISH_REASON_LENGTH "
        "usage { accepted_draft_tokens: 5 rejected_draft_tokens: 1 } }"});
-  Add({"finish { index: 1 reason: FINISH_REASON_LENGTH "
+  Add(
+      {"finish { index: 1 reason: FINISH_REASON_LENGTH "
        "usage { accepted_draft_tokens: 0 rejected_draft_tokens: 2 } }"});
   EXPECT_NE(Finish().find(R"("prompt_tokens_details":{"cached_tokens":2},)"
                           R"("completion_tokens_details":{"accepted_prediction_tokens":5,)"
