@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/caged/frame_io.h"
 #include "common/instant.h"
 #include "common/runtime/clock.h"
 #include "common/status.h"
