@@ -26,9 +26,9 @@ absl::Status ConstraintEngineConfig::Validate() const {
   Violations violations;
   violations.Require(python.starts_with('/'), "constraint_python: must be an absolute path");
   violations.Require(job_time >= absl::Milliseconds(1) && job_time <= absl::Minutes(1),
-                     "constraint time: must be from 1ms to 1m");
+                     "constraint_timeout: must be from 1ms to 1m");
   violations.Require(memory_mib >= 256 && memory_mib <= 1u << 20,
-                     "constraint memory: must be from 256 to 1048576 MiB");
+                     "constraint_memory_mib: must be from 256 to 1048576 MiB");
   return violations.ToStatus();
 }
 
