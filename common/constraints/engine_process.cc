@@ -1,5 +1,8 @@
 #include "common/constraints/engine_process.h"
 
+#include <absl/time/time.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -13,6 +16,8 @@ namespace {
 
 constexpr std::string_view kLibrary =
     "llguidance 1.9, which constraints need: deploy/fetch-llguidance fetches it";
+// The other sequences of a step wait for a mask.
+constexpr absl::Duration kMaskTime = absl::Milliseconds(500);
 constexpr std::string_view kSystemPackages = "/usr/lib/python3/dist-packages";
 
 bool HasLibrary(const std::filesystem::path& packages) {
@@ -114,7 +119,7 @@ absl::Status CagedConstraintEngine::Begin(SlotId slot, const Constraint& constra
 absl::Status CagedConstraintEngine::Mask(SlotId slot, std::span<const TokenId> tokens,
                                          TokenMask& mask) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string_view text,
-                            Ask(MaskFrame(slot, tokens), config_.job_time));
+                            Ask(MaskFrame(slot, tokens), std::min(config_.job_time, kMaskTime)));
   const absl::Status status = ParseMask(text, vocab_size_, mask);
   if (status.ok()) return status;
   process_.reset();

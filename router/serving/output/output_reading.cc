@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/status.h"
+#include "router/serving/validation/constraint_field.h"
 #include "router/serving/validation/tool_checks.h"
 
 namespace lockstep::router {
@@ -28,6 +29,8 @@ absl::StatusOr<std::shared_ptr<const OutputReading>> ReadingOf(const v1::Generat
                                                                const ServedModel& model,
                                                                std::span<const TokenId> prompt) {
   if (model.output_format == nullptr || !request.has_chat()) return nullptr;
+  // A constraint holds from the first token on, so all of the output is what it constrains.
+  if (!ConstraintPath(request.sampling()).empty()) return nullptr;
   const OutputFormat& format = *model.output_format;
   const v1::OutputOptions& output = request.output();
   const bool parse_calls = OffersTools(request.chat()) && HasCalls(format);

@@ -100,8 +100,7 @@ absl::Status CheckToolChoice(const v1::ToolChoice& choice, const std::string& pa
                            Quote(choice.function()));
   }
   // To force a call, the output must be constrained.
-  return Unimplemented("{}: a call cannot be forced, because guided decoding is not implemented",
-                       path);
+  return Unimplemented("{}: forced calls are not implemented", path);
 }
 
 }  // namespace

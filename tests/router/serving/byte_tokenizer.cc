@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/status.h"
 #include "common/model_files/tokenizer/byte_alphabet.h"
+#include "common/status.h"
 #include "tests/router/templates/test_templates.h"
 
 namespace lockstep::testing {
@@ -41,7 +41,7 @@ absl::StatusOr<std::vector<TokenId>> ByteTokenizer::Encode(std::string_view text
 
 std::string ByteTokenizer::VocabularyString(TokenId id) const {
   if (id >= kVocabSize) return {};
-  return id < kStart ? router::ByteToAlphabet(static_cast<uint8_t>(id)) : tokens_.at(id);
+  return id < kStart ? ByteToAlphabet(static_cast<uint8_t>(id)) : tokens_.at(id);
 }
 
 std::string ByteTokenizer::Decode(std::span<const TokenId> ids, bool skip_special_tokens) const {

@@ -42,6 +42,11 @@ void WriteMessageUsage(const MessageUsage& usage, JsonWriter& json) {
   json.EndObject();
 }
 
+bool IsBrokenCall(const MessageBlock& block) {
+  return block.kind == MessageBlockKind::kToolUse && !block.text.empty() &&
+         !IsObjectText(block.text);
+}
+
 void WriteBlock(const MessageBlock& block, JsonWriter& json, std::string& out) {
   json.BeginObject().Key("type");
   switch (block.kind) {

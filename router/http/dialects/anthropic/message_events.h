@@ -25,8 +25,9 @@ void BeginMessage(const MessageFrame& frame, JsonWriter& json);
 void WriteStop(const MessageStop* stop, JsonWriter& json);
 // Writes the value of "usage".
 void WriteMessageUsage(const MessageUsage& usage, JsonWriter& json);
-// Arguments that are no whole JSON object, because the output ended in them, become {}. `out`:
-// what `json` appends to.
+// A call whose arguments are no whole JSON object.
+bool IsBrokenCall(const MessageBlock& block);
+// Not for broken calls. A call without arguments has {}. `out`: what `json` appends to.
 void WriteBlock(const MessageBlock& block, JsonWriter& json, std::string& out);
 // Writes the value of "delta": the next piece of a block.
 void WriteBlockDelta(MessageBlockKind kind, std::string_view piece, JsonWriter& json);

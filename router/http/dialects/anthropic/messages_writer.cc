@@ -179,7 +179,10 @@ class WholeMessage final : public MessageWriter {
     JsonWriter json(out);
     BeginMessage(frame_, json);
     json.BeginArray();
-    for (const MessageBlock& block : blocks_) WriteBlock(block, json, out);
+    for (const MessageBlock& block : blocks_) {
+      // Clients run a call, so a cut or broken one is left out.
+      if (!IsBrokenCall(block)) WriteBlock(block, json, out);
+    }
     json.EndArray();
     WriteStop(&stop_, json);
     json.Key("usage");

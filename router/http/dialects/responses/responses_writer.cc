@@ -175,7 +175,8 @@ void ResponsesWriter::Close(bool cut, std::string& out) {
     const std::string rest = custom_input_.Finish();
     if (!rest.empty()) AddPiece(rest, {}, out);
   }
-  if (cut && item.IsCall()) cut = !IsWholeCall();
+  // Clients run a call once it is done.
+  if (item.IsCall()) cut = !IsWholeCall();
   item.state = cut ? OutputItem::State::kCut : OutputItem::State::kWhole;
   if (!cut || !item.IsCall()) OnItemEnd(out);
 }

@@ -14,6 +14,12 @@ constexpr auto kUnservedOfResponses = std::to_array<UnservedField>({
     {"logprobs", "[false]",
      "belongs to /v1/chat/completions; this path takes message.output_text.logprobs in include"},
     {"reasoning_effort", "[]", "belongs to /v1/chat/completions; this path takes reasoning.effort"},
+    {"response_format", R"([{"type": "text"}])", "this path takes text.format"},
+    {"structured_outputs", "[{}]", "this path takes text.format"},
+    {"guided_json", "[]", "this path takes text.format"},
+    {"guided_regex", R"([""])", "this path takes text.format"},
+    {"guided_choice", "[[]]", "this path takes text.format"},
+    {"guided_grammar", R"([""])", "this path takes text.format"},
     {"verbosity", R"(["medium"])"},
     // What is kept between requests.
     {"background", "[false]", "no answers are kept here, so none is made in the background"},

@@ -73,6 +73,13 @@ TEST_F(ReadingTest, OnlyWhatIsAskedForIsParsed) {
   EXPECT_EQ(Reading(), nullptr);
 }
 
+// The mask holds from the first token on, also if the template has begun reasoning.
+TEST_F(ReadingTest, AConstrainedOutputIsContent) {
+  ASSERT_NE(Reading("<think>\n"), nullptr);
+  request_.mutable_sampling()->set_json_object(true);
+  EXPECT_EQ(Reading("<think>\n"), nullptr);
+}
+
 TEST_F(ReadingTest, AModelWithoutReasoningIsLeftAlone) {
   model_.output_format = *FindOutputFormat("llama3");
   EXPECT_EQ(Reading(), nullptr);

@@ -95,6 +95,20 @@ TEST_F(ToolChecksTest, WhatIsNoToolIsNamed) {
   EXPECT_THAT(Message(custom), StartsWith("chat.tools_json[0].type: only functions"));
 }
 
+TEST_F(ToolChecksTest, AConstraintAllowsNoCalls) {
+  lockstep::v1::GenerateRequest request;
+  *request.mutable_chat() = ChatWith("[" + Tool("f") + "]");
+  request.mutable_sampling()->set_json_object(true);
+  ModelFacts model = SmallModel();
+  model.parses_calls = true;
+  model.enforces_constraints = true;
+  const absl::Status status = CheckRequest(request, limits_, model);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(Message(status), StartsWith("chat.tools_json: tools beside a constraint"));
+  request.mutable_chat()->mutable_tool_choice()->set_mode(ToolChoice::NONE);
+  EXPECT_EQ(CheckRequest(request, limits_, model), absl::OkStatus());
+}
+
 TEST_F(ToolChecksTest, NumberAndSizeAreBounded) {
   limits_.max_tools = 2;
   EXPECT_EQ(Check(ChatWith("[" + Tool("a") + "," + Tool("b") + "]")), absl::OkStatus());
@@ -130,7 +144,8 @@ TEST_F(ToolChecksTest, NoCallCanBeForced) {
               StartsWith("chat.tool_choice.function: expected with mode REQUIRED only"));
   choice.set_mode(ToolChoice::REQUIRED);
   EXPECT_EQ(Check(chat).code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(Message(Check(chat)), StartsWith("chat.tool_choice: a call cannot be forced"));
+  EXPECT_THAT(Message(Check(chat)),
+              StartsWith("chat.tool_choice: forced calls are not implemented"));
   choice.set_function("g");
   EXPECT_THAT(Message(Check(chat)), StartsWith("chat.tool_choice.function: expected the name of"));
   choice.clear_function();

@@ -86,7 +86,7 @@ TEST_F(GatewayTest, ErrorsOfResponsesAreOpenAis) {
               "top_p: expected");
   ExpectError(
       Post(kResponsesPath, R"({"input": "x", "text": {"format": {"type": "json_object"}}})"), 400,
-      "text.format", "text.format: guided decoding is not implemented");
+      "text.format", "text.format: this router has no constraint engine");
   ExpectError(Post(kResponsesPath, R"({"input": "x", "model": "other"})"), 404, "model",
               "expected");
   ExpectError(Post(kResponsesPath, R"({"input": "x", "previous_response_id": "resp_1"})"), 404,
