@@ -99,7 +99,21 @@ std::vector<std::string_view> JsonTextsOfElements(std::string_view array) {
 }
 
 std::string CompactJson(std::string_view text) {
-  return RewriteJson(text, [](std::string same) { return same; });
+  if (text.starts_with(kJsonByteOrderMark)) text.remove_prefix(kJsonByteOrderMark.size());
+  std::string out;
+  out.reserve(text.size());
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (!in_string && kJsonSpace.find(c) != std::string_view::npos) continue;
+    out += c;
+    if (in_string && c == '\\' && i + 1 < text.size()) {
+      out += text[++i];
+    } else if (c == '"') {
+      in_string = !in_string;
+    }
+  }
+  return out;
 }
 
 }  // namespace lockstep

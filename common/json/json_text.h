@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
-// Parts of a JSON text as they are written. For readers that need the order of keys, which
-// ParseJson sorts. Pure, and linear in the text. Every text must be valid JSON without keys that
-// appear twice.
+// Parts of a JSON text as they are written. For readers that need the order of keys and the digits
+// of numbers, which ParseJson does not keep. Pure, and linear in the text. Every text must be valid
+// JSON without keys that appear twice.
 namespace lockstep {
 
 // The text of a member's value. Empty if `object` is no object, or has no such member.

@@ -50,6 +50,11 @@ TEST(JsonTextTest, DeepTextsTakeNoStack) {
   EXPECT_EQ(JsonTextOfMember("{\"a\":" + deep + "}", "a"), deep);
 }
 
+TEST(JsonTextTest, CompactJsonKeepsNumbersAndStringsAsTheyAre) {
+  EXPECT_EQ(CompactJson(R"([ 1.50 , 1e2 , "\\" , " \" ", -0.0 ])"),
+            R"([1.50,1e2,"\\"," \" ",-0.0])");
+}
+
 TEST(JsonTextTest, CompactJsonKeepsTheOrderOfKeys) {
   EXPECT_EQ(CompactJson(R"( { "b" : [ 1 , "a b" ] , "a" : null } )"),
             R"({"b":[1,"a b"],"a":null})");

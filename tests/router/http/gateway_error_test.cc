@@ -38,7 +38,7 @@ TEST_F(GatewayTest, BadInputIsNamed) {
   ExpectError(Post(path, R"({"prompt": "x", "n": 4294967295, "stream": true})"), 400, "n", "got 4");
   ExpectError(Post(path, R"({"prompt": "x", "model": "y"})"), 404, "model", "got \"y\"");
   ExpectError(Post(path, R"({"prompt": "x", "response_format": {"type": "json_object"}})"), 400,
-              "response_format", "not implemented");
+              "response_format", "this router has no constraint engine");
   const HttpResponse too_long =
       Post(path, R"({"prompt": ")" + std::string(kContextTokens, 'x') + R"("})");
   ExpectError(too_long, 400, "prompt", "maximum context length is 4096 tokens. However, you");

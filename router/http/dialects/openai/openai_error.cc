@@ -17,6 +17,11 @@ namespace {
 
 constexpr auto kNames = std::to_array<FieldName>({
     {"output.logprobs", "top_logprobs"},  // of chats only: their "logprobs" is a switch
+    {"sampling.json_object", "response_format"},
+    {"sampling.json_schema", "response_format"},
+    {"sampling.regex", "structured_outputs.regex"},
+    {"sampling.choice", "structured_outputs.choice"},
+    {"sampling.grammar", "structured_outputs.grammar"},
     {"sampling.", ""},
     {"stop.", ""},
     {"output.", ""},
