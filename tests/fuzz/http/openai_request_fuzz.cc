@@ -10,8 +10,8 @@
 
 #include "common/check.h"
 #include "common/status.h"
+#include "router/http/dialects/openai/body/openai_request.h"
 #include "router/http/dialects/openai/openai_error.h"
-#include "router/http/dialects/openai/openai_request.h"
 #include "router/http/dialects/openai/openai_writer.h"
 #include "router/http/dialects/openai/text_queries.h"
 #include "tests/router/serving/byte_tokenizer.h"

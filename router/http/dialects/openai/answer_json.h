@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lockstep/v1/generation.pb.h"
+#include "router/http/dialects/openai/body/openai_request.h"
 #include "router/http/dialects/openai/openai_error.h"
-#include "router/http/dialects/openai/openai_request.h"
 #include "router/http/json/json_writer.h"
 
 namespace lockstep::router {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "common/status.h"
-#include "router/http/dialects/openai/fields/chat_fields.h"
-#include "router/http/dialects/openai/fields/unserved_fields.h"
+#include "router/http/dialects/openai/body/chat_fields.h"
+#include "router/http/dialects/openai/body/unserved_fields.h"
 
 namespace lockstep::router {
 

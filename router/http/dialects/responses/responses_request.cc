@@ -8,7 +8,7 @@
 #include "common/hash.h"
 #include "common/json/json_text.h"
 #include "common/status.h"
-#include "router/http/dialects/openai/fields/request_fields.h"
+#include "router/http/dialects/openai/body/request_fields.h"
 #include "router/http/dialects/responses/input_items.h"
 #include "router/http/dialects/responses/request_echo.h"
 #include "router/http/dialects/responses/request_tools.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "router/http/dialects/openai/openai_request.h"
+#include "router/http/dialects/openai/body/openai_request.h"
 
 // Reads the JSON bodies of OpenAI's Responses API, with the fields for sampling that chats have.
 // Pure. Errors are those of openai_request.h. The paths of `input` are the client's own.

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/status.h"
-#include "router/http/dialects/openai/openai_request.h"
+#include "router/http/dialects/openai/body/openai_request.h"
 #include "router/http/dialects/openai/text_queries.h"
 
 namespace lockstep::router {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "router/http/dialects/openai/openai_request.h"
+#include "router/http/dialects/openai/body/openai_request.h"
 #include "router/http/json/member_text.h"
 #include "tests/common/status_matchers.h"
 

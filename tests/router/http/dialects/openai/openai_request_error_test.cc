@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "router/http/dialects/openai/openai_request.h"
+#include "router/http/dialects/openai/body/openai_request.h"
 #include "tests/router/http/dialects/openai/openai_request_fixture.h"
 
 namespace lockstep::router {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/status.h"
-#include "router/http/dialects/openai/openai_request.h"
+#include "router/http/dialects/openai/body/openai_request.h"
 
 namespace lockstep::router {
 

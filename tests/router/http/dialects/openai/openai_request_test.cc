@@ -1,4 +1,4 @@
-#include "router/http/dialects/openai/openai_request.h"
+#include "router/http/dialects/openai/body/openai_request.h"
 
 #include <gtest/gtest.h>
 

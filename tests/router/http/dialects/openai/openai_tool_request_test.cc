@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "router/http/dialects/openai/body/openai_request.h"
 #include "router/http/dialects/openai/openai_error.h"
-#include "router/http/dialects/openai/openai_request.h"
 #include "router/http/dialects/openai/text_queries.h"
 #include "tests/router/http/dialects/openai/openai_request_fixture.h"
 

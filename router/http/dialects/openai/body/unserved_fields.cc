@@ -1,4 +1,4 @@
-#include "router/http/dialects/openai/fields/unserved_fields.h"
+#include "router/http/dialects/openai/body/unserved_fields.h"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-#include "router/http/dialects/openai/fields/constraint_fields.h"
+#include "router/http/dialects/openai/body/constraint_fields.h"
 
 #include <array>
 #include <string>

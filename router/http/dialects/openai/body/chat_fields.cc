@@ -1,4 +1,4 @@
-#include "router/http/dialects/openai/fields/chat_fields.h"
+#include "router/http/dialects/openai/body/chat_fields.h"
 
 #include <array>
 #include <string>
@@ -7,9 +7,9 @@
 
 #include "common/json/json.h"
 #include "common/status.h"
-#include "router/http/dialects/openai/fields/thinking_fields.h"
-#include "router/http/dialects/openai/fields/tool_fields.h"
-#include "router/http/dialects/openai/fields/unserved_fields.h"
+#include "router/http/dialects/openai/body/thinking_fields.h"
+#include "router/http/dialects/openai/body/tool_fields.h"
+#include "router/http/dialects/openai/body/unserved_fields.h"
 #include "router/serving/validation/field_checks.h"
 
 namespace lockstep::router {

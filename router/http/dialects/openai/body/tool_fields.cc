@@ -1,4 +1,4 @@
-#include "router/http/dialects/openai/fields/tool_fields.h"
+#include "router/http/dialects/openai/body/tool_fields.h"
 
 #include <fmt/format.h>
 

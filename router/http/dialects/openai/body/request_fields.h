@@ -7,7 +7,7 @@
 
 #include "common/json/json.h"
 #include "lockstep/v1/generation.pb.h"
-#include "router/http/dialects/openai/openai_request.h"
+#include "router/http/dialects/openai/body/openai_request.h"
 #include "router/http/json/json_fields.h"
 
 // Reads fields that several kinds of requests have in common. Errors stay in `fields`.

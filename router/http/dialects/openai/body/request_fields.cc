@@ -1,4 +1,4 @@
-#include "router/http/dialects/openai/fields/request_fields.h"
+#include "router/http/dialects/openai/body/request_fields.h"
 
 #include <fmt/ranges.h>
 

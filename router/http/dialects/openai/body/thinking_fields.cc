@@ -1,4 +1,4 @@
-#include "router/http/dialects/openai/fields/thinking_fields.h"
+#include "router/http/dialects/openai/body/thinking_fields.h"
 
 #include <algorithm>
 #include <array>

@@ -1,14 +1,14 @@
-#include "router/http/dialects/openai/openai_request.h"
+#include "router/http/dialects/openai/body/openai_request.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "common/status.h"
-#include "router/http/dialects/openai/fields/chat_fields.h"
-#include "router/http/dialects/openai/fields/constraint_fields.h"
-#include "router/http/dialects/openai/fields/request_fields.h"
-#include "router/http/dialects/openai/fields/unserved_fields.h"
+#include "router/http/dialects/openai/body/chat_fields.h"
+#include "router/http/dialects/openai/body/constraint_fields.h"
+#include "router/http/dialects/openai/body/request_fields.h"
+#include "router/http/dialects/openai/body/unserved_fields.h"
 #include "router/serving/validation/field_checks.h"
 
 namespace lockstep::router {
