@@ -283,8 +283,9 @@ std::string_view JsonMember(std::string_view text, std::string_view key) {
   scanner.FindMember(key);
   scanner.Scan();
   std::string_view member = scanner.member();
-  member.remove_prefix(std::min(member.find_first_not_of(" \t\n\r"), member.size()));
-  return member;
+  constexpr std::string_view kSpace = " \t\n\r";
+  member.remove_prefix(std::min(member.find_first_not_of(kSpace), member.size()));
+  return member.substr(0, member.find_last_not_of(kSpace) + 1);
 }
 
 std::string RewriteJson(std::string_view text,

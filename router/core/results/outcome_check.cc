@@ -113,6 +113,7 @@ absl::Status CheckTokens(const WorkerLease& lease, const StepRecord& step, const
                          const RowOutcome& outcome) {
   const Sequence& sequence = *row.residency->owner;
   const SamplingParams& sampling = sequence.request->request->sampling;
+  const bool constrained = sequence.request->request->constraint.has_value();
   const uint32_t num_generated = sequence.num_generated();
   bool is_stop = false;
   bool is_full = false;
@@ -123,7 +124,8 @@ absl::Status CheckTokens(const WorkerLease& lease, const StepRecord& step, const
     if (is_stop || is_full) return Contradiction(step, row, "tokens follow after its end");
     is_stop = std::ranges::binary_search(sampling.stop_token_ids, outcome.tokens[i]);
     is_full = sequence.num_tokens() + i + 1 == sequence.max_total_tokens;
-    if (is_stop && num_generated + i < sampling.min_new_tokens) {
+    // A constraint may allow nothing but an end.
+    if (is_stop && !constrained && num_generated + i < sampling.min_new_tokens) {
       return Contradiction(step, row,
                            fmt::format("stop token {} before min_tokens {}", outcome.tokens[i],
                                        sampling.min_new_tokens));

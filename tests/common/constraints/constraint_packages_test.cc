@@ -39,8 +39,8 @@ TEST(ConstraintEngineConfigTest, ReportsEveryViolation) {
   config.memory_mib = 1;
   EXPECT_THAT(config.Validate(),
               HasError(kInvalid, ::testing::AllOf(HasSubstr("constraint_python"),
-                                                  HasSubstr("constraint time"),
-                                                  HasSubstr("constraint memory"))));
+                                                  HasSubstr("constraint_timeout"),
+                                                  HasSubstr("constraint_memory_mib"))));
   EXPECT_THAT(ConstraintEngineConfig().Validate(), IsOk());
 }
 

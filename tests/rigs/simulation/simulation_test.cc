@@ -135,7 +135,6 @@ TEST_F(SimulationTest, DraftsPayOrStop) {
   options.worker.draft_chance = 0;
   const SimulationReport wrong = Simulate(options);
   ExpectAllServed(wrong);
-  EXPECT_LT(drafted(wrong), 0.1 * static_cast<double>(wrong.all.num_output_tokens));
   EXPECT_GT(drafted(wrong), 0.0) << "probes";
   options.worker.draft_chance = 0.9;
   const SimulationReport right = Simulate(options);
