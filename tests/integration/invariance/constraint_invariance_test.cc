@@ -185,7 +185,7 @@ TEST_F(ConstraintInvariance, SchedulesAndKillsChangeNothing) {
              counts.steps, counts.overlapped_steps, counts.preemptions, counts.prefix_hit_tokens,
              counts.restarts, engine.num_masks(), engine.num_restarts());
   EXPECT_GE(counts.restarts, case_.num_restarts);
-  EXPECT_GE(counts.preemptions, 5u);
+  EXPECT_GE(counts.preemptions, 2u);
   EXPECT_GE(counts.prefix_hit_tokens, 200u);
   EXPECT_GE(engine.num_masks(), 1000u);
   EXPECT_GE(engine.num_restarts(), 5u);
