@@ -87,7 +87,9 @@ TEST(SampleTest, AMaskAllowsItsTokens) {
         SampleWorkspace workspace(vocab_size);
         std::vector<float> row = logits;
         EXPECT_EQ(
-            *SampleToken(masked, {.logits = row, .position = position, .mask = mask}, workspace),
+            *SampleToken(masked,
+                         {.logits = row, .seen_tokens = {}, .position = position, .mask = mask},
+                         workspace),
             *Sample(listed, logits, position));
       }
     }
@@ -95,7 +97,8 @@ TEST(SampleTest, AMaskAllowsItsTokens) {
   SampleWorkspace workspace(3);
   std::vector<float> row = {1, 2, 3};
   const std::vector<uint32_t> none = {0};
-  EXPECT_FALSE(SampleToken(Greedy(), {.logits = row, .mask = none}, workspace).ok());
+  EXPECT_FALSE(
+      SampleToken(Greedy(), {.logits = row, .seen_tokens = {}, .mask = none}, workspace).ok());
 }
 
 // What the router sends for bad words.
