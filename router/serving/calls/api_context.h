@@ -52,7 +52,7 @@ struct ServingParts {
   const ServedModel& model;
   RouterMetrics& metrics;
   const Clock& clock;
-  Tracer* const tracer = nullptr;  // null: no request is recorded
+  Tracer* const tracer = nullptr;                  // null: no request is recorded
   ConstraintChecker* const constraints = nullptr;  // null: constraints are refused
 };
 

@@ -7,9 +7,9 @@
 #include <queue>
 #include <span>
 
+#include "common/model_files/tokenizer/byte_alphabet.h"
 #include "common/shown_text.h"
 #include "common/status.h"
-#include "common/model_files/tokenizer/byte_alphabet.h"
 
 namespace lockstep::router {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "common/model_files/tokenizer/byte_alphabet.h"
 #include "common/shown_text.h"
 #include "common/status.h"
-#include "common/model_files/tokenizer/byte_alphabet.h"
 #include "router/text/tokenizer/tokenizer_parts.h"
 #include "router/text/unicode/nfc.h"
 #include "router/text/unicode/utf8.h"

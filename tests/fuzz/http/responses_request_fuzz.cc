@@ -27,7 +27,8 @@ void CheckJson(std::string_view text) {
 
 void CheckRefusal(const absl::Status& status) {
   std::string json;
-  const HttpHead head = ResponsesDialect().WriteError(status, absl::Seconds(1), json);
+  const HttpHead head =
+      ResponsesDialect().WriteError(status, {.retry_after = absl::Seconds(1)}, json);
   LOCKSTEP_CHECK(head.status == 400 || head.status == 404, "{} for {}", head.status,
                  Message(status));
   CheckJson(json);

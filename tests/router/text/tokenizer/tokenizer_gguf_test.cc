@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/status.h"
 #include "common/model_files/tokenizer/byte_alphabet.h"
+#include "common/status.h"
 #include "router/text/tokenizer/tokenizer.h"
 #include "tests/common/gguf_builder.h"
 #include "tests/common/temp_folder.h"
