@@ -169,7 +169,7 @@ absl::Status RouterProcess::StartConstraints() {
   absl::StatusOr<std::unique_ptr<ConstraintChecker>> started =
       ConstraintChecker::Start(checker, std::move(vocabulary), constraint_metrics_);
   if (!started.ok()) {
-    // Whoever named a folder wants constraints. Without that, everything else is served.
+    // If the operator named a folder, the program must not start without constraints.
     if (config_.constraint_packages != "auto") return started.status();
     spdlog::warn("constraints are refused: {}", Message(started.status()));
     return absl::OkStatus();

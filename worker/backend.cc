@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<ConstraintEngine>> StartConstraintEngine(const Wo
     }
     status = started.status();
   }
-  // Whoever named a folder wants constraints. Without that, everything else is served.
+  // If the operator named a folder, the program must not start without constraints.
   if (config.constraint_packages != "auto") return status;
   spdlog::warn("constraints are refused: {}", Message(status));
   return nullptr;

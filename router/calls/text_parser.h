@@ -21,7 +21,7 @@ class StreamParser {
   virtual bool in_reasoning() const = 0;
 };
 
-// Text with markers in it: all formats except those that frame whole messages.
+// Parses text that has markers in it. Harmony frames whole messages, so it has its own parser.
 //
 // White space beside a marker is no content: up to 64 bytes before it, and the blank lines behind
 // it. Between calls all white space is dropped.

@@ -25,8 +25,8 @@ struct DraftingRow {
 //
 //   goodput = (sum over sequences of 1 + expected right drafts) / time(sequences + expected drafts)
 //
-// For a given number of drafts, those that are most likely right serve it best. So every choice is
-// a price: a draft is allowed if the chance that it and all before it are right reaches the price.
+// The likeliest drafts are worth most. So every choice is a price: a draft is allowed if the chance
+// that it and all before it are right reaches the price.
 // The policy computes the goodput of each price, and takes the best. "Off" is a price as well, so
 // drafts stop where they do not pay, and come back where they do. Times are measured (StepTimes),
 // and chances too: of each sequence (DraftRecord), and of all for a sequence that is new.

@@ -39,8 +39,8 @@ struct ServedModel {
   static absl::StatusOr<ServedModel> Load(const std::string& path, std::string id,
                                           const TemplateLoader& load_template);
 
-  // "auto": as it was detected. "none": unknown. Otherwise the name of a format: NOT_FOUND lists
-  // those that there are.
+  // "auto": as it was detected. "none": unknown. Otherwise the name of a format. NOT_FOUND lists
+  // the names.
   absl::Status SetOutputFormat(std::string_view name);
 
   ExpectedModel expected() const;

@@ -15,7 +15,7 @@ namespace lockstep::router {
 
 using Parts = std::vector<OutputPart>;
 
-// An output of a model, and what it is split into.
+// An output of a model, and the parts that the parser must find in it.
 struct OutputCase {
   std::string name;
   std::string format;

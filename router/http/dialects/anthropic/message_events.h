@@ -11,7 +11,7 @@ namespace lockstep::router {
 
 enum class MessageBlockKind { kThinking, kText, kToolUse };
 
-// A block of a message, or the head of one that begins.
+// A block of a message. When a block begins, it has no text yet.
 struct MessageBlock {
   MessageBlockKind kind = MessageBlockKind::kText;
   std::string id = {};    // of a call

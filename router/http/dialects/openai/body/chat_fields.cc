@@ -74,7 +74,8 @@ void ReadMessages(JsonFields& fields, v1::ChatPrompt& chat) {
   }
 }
 
-// `own`: arguments that fields of the body stand for. Those that the client set itself win.
+// Adds template arguments to `given`, which are the client's. `own` comes from fields of the body,
+// such as reasoning_effort. The client's argument wins over one of the same name.
 std::string WithArguments(const ThinkingArguments& own, const json& given, std::string_view text) {
   std::string out = "{";
   const auto separate = [&out] {
