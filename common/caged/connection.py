@@ -54,6 +54,42 @@ class Connection:
             rest = rest[os.write(self._descriptor, rest):]
 
 
+class Reader:
+    """The parts of one payload. The parent is trusted: missing data raises struct.error.
+
+    `errors`: what str.decode does with bytes that are no UTF-8.
+    """
+
+    def __init__(self, payload, errors="strict"):
+        self._payload = payload
+        self._place = 0
+        self._errors = errors
+
+    def byte(self):
+        self._place += 1
+        return self._payload[self._place - 1]
+
+    def flag(self):
+        return self.byte() == ord("1")
+
+    def length(self):
+        self._place += LENGTH.size
+        return LENGTH.unpack_from(self._payload, self._place - LENGTH.size)[0]
+
+    def bytes(self):
+        return bytes(self._take(self.length()))
+
+    def text(self):
+        return str(self._take(self.length()), "utf-8", self._errors)
+
+    def numbers(self):
+        return self._take(LENGTH.size * self.length()).cast("I").tolist()
+
+    def _take(self, size):
+        self._place += size
+        return self._payload[self._place - size:self._place]
+
+
 def cut_error(message):
     """At most MAX_ERROR_BYTES of UTF-8."""
     return message[:MAX_ERROR_BYTES].encode("utf-8", "replace")[:MAX_ERROR_BYTES].decode("utf-8", "ignore").encode()

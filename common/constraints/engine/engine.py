@@ -5,7 +5,7 @@ import re
 
 import frames
 import grammars
-from connection import cut_error
+from connection import Reader, cut_error
 from grammars import Refused
 
 MAX_KEPT = 64  # compiled constraints
@@ -62,7 +62,7 @@ class Engine:
     def answer(self, payload):
         """The answer to one payload: (kind, text). Raises MemoryError only."""
         try:
-            reader = frames.Reader(payload)
+            reader = Reader(payload)
             return b"K", self._job(chr(reader.byte()), reader)
         except MemoryError:
             raise

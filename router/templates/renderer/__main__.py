@@ -3,25 +3,19 @@
 The router starts it. It runs in a cage (cage.py), because a template is a program. Its standard input is one
 end of a socket pair. It answers each frame (frames.py) with one frame, until the other end is closed.
 """
-import gc
 import os
-import signal
-import stat
 import sys
 import time
 
-# The exit codes. The router reads them (CagedExit).
-RETIRED, MISUSED, MEMORY, NO_LIBRARY, NO_CAGE = 0, 2, 70, 72, 73
+import caged_main
 
 STACK_BYTES = 8 << 20
-PROGRAM_DESCRIPTOR = 3  # the file of this program, still open from its start
-COLLECT_AFTER = 5000  # objects that may be garbage, while the collector sleeps
 MAX_KEPT_BLOCKS = 1_000_000  # of memory that Python holds, more than after the start
 
 
 def packages_folder():
     """The likely folder of Jinja; None if only Python itself knows."""
-    program = os.readlink(f"/proc/self/fd/{PROGRAM_DESCRIPTOR}")
+    program = os.readlink(f"/proc/self/fd/{caged_main.PROGRAM_DESCRIPTOR}")
     package = os.path.dirname(os.path.dirname(program))
     if os.path.isfile(os.path.join(package, "commands.py")):
         return os.path.dirname(package)  # installed as a wheel, beside its dependencies
@@ -50,7 +44,7 @@ def import_everything():
             site.main()
             import_jinja()
     except ImportError:
-        os._exit(NO_LIBRARY)
+        os._exit(caged_main.NO_LIBRARY)
     import html.entities
     import pprint
     import textwrap
@@ -60,61 +54,16 @@ def import_everything():
     b"\\u0041\\N{BULLET}".decode("unicode-escape")
 
 
-def arguments_of(words):
-    if len(words) != 3 or not all(word.isdecimal() for word in words):
-        return None
-    if not stat.S_ISSOCK(os.fstat(0).st_mode):
-        return None
-    return tuple(map(int, words))
-
-
-def serve(renderer, connection, cpu_seconds):
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    blocks_at_start = sys.getallocatedblocks()
-    while True:
-        payload = connection.read()
-        # The router ends a process that takes too long. This timer is for a router that is stopped.
-        signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
-        kind, text = renderer.answer(payload)
-        del payload
-        connection.write(kind, text)
-        del text
-        # No job waits now.
-        if gc.get_count()[0] > COLLECT_AFTER:
-            gc.collect()
-        if sys.getallocatedblocks() - blocks_at_start > MAX_KEPT_BLOCKS:
-            return
-
-
 def main():
-    arguments = arguments_of(sys.argv[1:])
-    if arguments is None:
+    limits = caged_main.arguments_of(sys.argv[1:])
+    if limits is None:
         print("lockstep-template-renderer is started by lockstep-router", file=sys.stderr)
-        return MISUSED
+        return caged_main.MISUSED
     import_everything()
-    import cage
-    import connection
     import frames
     import rendering
-    parent, memory_mib, cpu_seconds = arguments
-    router = connection.Connection(0, frames.MAX_JOB_BYTES)
-    renderer = rendering.Renderer()
-    os.close(PROGRAM_DESCRIPTOR)
-    try:
-        cage.enter(parent, memory_mib << 20, STACK_BYTES, b"template-render")
-    except OSError:
-        return NO_CAGE
-    try:
-        serve(renderer, router, cpu_seconds)
-    except connection.Closed:
-        pass
-    except OSError:  # the router is gone
-        pass
-    except MemoryError:
-        return MEMORY
-    return RETIRED
+    return caged_main.run(rendering.Renderer(), b"template-render", STACK_BYTES, frames.MAX_JOB_BYTES, limits,
+                          MAX_KEPT_BLOCKS)
 
 
 # Skips the destructors of everything that a template left behind.

@@ -1,37 +1,8 @@
 """Frames between router and renderer (router/templates/renderer_frames.h), from the renderer's side."""
 import json
-import struct
-
-from connection import LENGTH, cut_error
 
 MAX_JOB_BYTES = 64 << 20
 MAX_TEXT_BYTES = 16 << 20  # of a rendered chat
-
-
-class Reader:
-    """The parts of one payload. The router is trusted: missing data raises struct.error."""
-
-    def __init__(self, payload):
-        self._payload = payload
-        self._place = 0
-
-    def byte(self):
-        self._place += 1
-        return self._payload[self._place - 1]
-
-    def flag(self):
-        return self.byte() == ord("1")
-
-    def length(self):
-        self._place += LENGTH.size
-        return LENGTH.unpack_from(self._payload, self._place - LENGTH.size)[0]
-
-    def text(self):
-        # Marks are surrogates, so this is not quite UTF-8 (marked_text.py).
-        begin = self._place + LENGTH.size
-        end = begin + LENGTH.unpack_from(self._payload, self._place)[0]
-        self._place = end
-        return str(self._payload[begin:end], "utf-8", "surrogatepass")
 
 
 def read_template(reader):

@@ -2,6 +2,7 @@
 import gc
 
 import chat_environment
+import connection
 import frames
 import marked_text
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
@@ -58,14 +59,15 @@ class Renderer:
     def answer(self, payload):
         """The answer to one payload: (kind, text). Raises MemoryError only."""
         try:
-            reader = frames.Reader(payload)
+            # Marks are surrogates, so texts are not quite UTF-8 (marked_text.py).
+            reader = connection.Reader(payload, "surrogatepass")
             if reader.byte() == ord("L"):
                 return b"K", self._load(reader)
             return b"K", self._render(reader)
         except MemoryError:
             raise
         except BaseException as error:
-            return b"E", frames.cut_error(describe(error))
+            return b"E", connection.cut_error(describe(error))
 
     def _load(self, reader):
         sources, self._special_tokens = frames.read_template(reader)
