@@ -27,7 +27,8 @@ void WriteStop(const MessageStop* stop, JsonWriter& json);
 void WriteMessageUsage(const MessageUsage& usage, JsonWriter& json);
 // A call whose arguments are no whole JSON object.
 bool IsBrokenCall(const MessageBlock& block);
-// Not for broken calls. A call without arguments has {}. `out`: what `json` appends to.
+// The arguments of a broken call, and of one without arguments, become {}. `out`: what `json`
+// appends to.
 void WriteBlock(const MessageBlock& block, JsonWriter& json, std::string& out);
 // Writes the value of "delta": the next piece of a block.
 void WriteBlockDelta(MessageBlockKind kind, std::string_view piece, JsonWriter& json);

@@ -179,9 +179,11 @@ class WholeMessage final : public MessageWriter {
     JsonWriter json(out);
     BeginMessage(frame_, json);
     json.BeginArray();
+    // Clients run the calls of an answer that the model ended, so a broken call is left out of it.
+    const bool is_cut =
+        stop_.reason == "max_tokens" || stop_.reason == "model_context_window_exceeded";
     for (const MessageBlock& block : blocks_) {
-      // Clients run a call, so a cut or broken one is left out.
-      if (!IsBrokenCall(block)) WriteBlock(block, json, out);
+      if (is_cut || !IsBrokenCall(block)) WriteBlock(block, json, out);
     }
     json.EndArray();
     WriteStop(&stop_, json);

@@ -205,6 +205,18 @@ TEST(MessagesWriterTest, ArgumentsThatAreCutOffAreNoInput) {
   }
 }
 
+// The model ended the answer, so a client would run the call.
+TEST(MessagesWriterTest, ABrokenCallIsLeftOutOfAnAnswerThatWasNotCut) {
+  for (const std::string broken : {"{", "{\"a\":1", "[1]"}) {
+    const json message = json::parse(Write(Responses({kPromptInfo, Text("x"), CallBegin(0, "get"),
+                                                      Arguments(0, broken), Finish("STOP", 9)}),
+                                           /*stream=*/false));
+    ASSERT_EQ(message["content"].size(), 1u) << broken;
+    EXPECT_EQ(message["content"][0]["type"], "text");
+    EXPECT_EQ(message["stop_reason"], "end_turn");
+  }
+}
+
 TEST(MessagesWriterTest, TokensAreCountedWithoutAUsage) {
   const json message =
       json::parse(Write(Responses({kPromptInfo, "delta { token_ids: [1, 2, 3] text: 'a' }",
