@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& con
   const CudaDrafts drafts = DraftsOf(config);
   return std::make_unique<CudaBackend>(
       std::move(model),
-      drafts.max_tokens > 0 ? config.executor_limits_with_drafts() : config.executor_limits(),
+      drafts.exist() ? config.executor_limits_with_drafts() : config.executor_limits(),
       drafts.source);
 }
 

@@ -179,7 +179,7 @@ ExecutorLimits WorkerConfig::executor_limits() const {
 ExecutorLimits WorkerConfig::executor_limits_with_drafts() const {
   ExecutorLimits limits = executor_limits();
   limits.max_draft_tokens = max_draft_tokens;
-  limits.draft_sources = {"ngram"};
+  limits.draft_sources = {drafter == "auto" ? "ngram" : drafter};
   return limits;
 }
 

@@ -97,7 +97,7 @@ struct WorkerConfig {
   ModelOptions model_options() const;
   // `by_default`: what the backend does with "auto".
   bool drafts(bool by_default) const {
-    return max_draft_tokens > 0 && (drafter == "ngram" || (drafter == "auto" && by_default));
+    return max_draft_tokens > 0 && (drafter == "auto" ? by_default : drafter != "none");
   }
   ExecutorLimits executor_limits() const;  // of a backend that drafts nothing
   ExecutorLimits executor_limits_with_drafts() const;

@@ -218,11 +218,13 @@ SchedulerStats Scheduler::Stats() const {
       .refused_for_first_token = state.num_refused_for_first_token,
       .planned_prefill_tokens = state.num_planned_prefill_tokens,
       .planned_decode_tokens = state.num_planned_decode_tokens,
-      .drafted_tokens = state.num_drafted_tokens,
-      .accepted_drafts = state.num_accepted_drafts,
       .rounds_by_drafts = state.rounds_by_drafts,
       .accepted_by_place = state.accepted_by_place,
   };
+  for (uint32_t drafts = 1; drafts <= kMaxDrafts; ++drafts) {
+    stats.drafted_tokens += drafts * state.rounds_by_drafts[drafts];
+    stats.accepted_drafts += state.accepted_by_place[drafts - 1];
+  }
   if (state.lease != nullptr) {
     const BlockCounts blocks = state.lease->kv.Counts();
     stats.steps_in_flight = static_cast<uint32_t>(state.lease->in_flight.size());

@@ -146,25 +146,27 @@ BlockCountByGroup Planner::CountMissing(bool with_drafts, uint32_t at_least) con
 void Planner::ChooseDrafts() {
   const std::vector<Sequence*>& running = step_.population.running();
   std::vector<DraftingRow> rows;
+  std::vector<Residency*> residencies;  // of the rows
   rows.reserve(running.size());
+  residencies.reserve(running.size());
   for (Sequence* sequence : running) {
+    Residency& residency = *sequence->running();
+    residency.draft_limit = 0;
+    residency.probes_drafts = false;
     if (!MayRun(*sequence) || !Decodes(*sequence)) continue;
     const bool may_draft = sequence->request->request->may_draft;
     rows.push_back({.record = &sequence->drafts, .max_drafts = may_draft ? max_drafts_ : 0});
+    residencies.push_back(&residency);
   }
   if (step_.state.config.adaptive_drafts) {
     step_.state.drafts.Choose(rows);
   } else {
     for (DraftingRow& row : rows) row.num_drafts = row.max_drafts;
   }
-  auto row = rows.begin();
-  for (Sequence* sequence : running) {
-    Residency& residency = *sequence->running();
-    const bool decodes = MayRun(*sequence) && Decodes(*sequence);
-    residency.draft_limit = decodes ? row->num_drafts : 0;
-    residency.probes_drafts = decodes && row->probes;
-    any_drafts_ = any_drafts_ || residency.draft_limit > 0;
-    if (decodes) ++row;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    residencies[i]->draft_limit = rows[i].num_drafts;
+    residencies[i]->probes_drafts = rows[i].probes;
+    any_drafts_ = any_drafts_ || rows[i].num_drafts > 0;
   }
 }
 

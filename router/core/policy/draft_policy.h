@@ -55,7 +55,6 @@ class DraftPolicy {
     double chosen = 0, off = 0;
   };
   const Goodput& goodput() const { return goodput_; }
-  const StepTimes& times() const { return times_; }
 
  private:
   // Prices rise with their level. A draft's level is that of the chance that it is right.

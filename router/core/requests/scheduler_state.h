@@ -49,8 +49,6 @@ struct SchedulerState {
   uint64_t num_refused_for_first_token = 0;
   uint64_t num_planned_prefill_tokens = 0;
   uint64_t num_planned_decode_tokens = 0;
-  uint64_t num_drafted_tokens = 0;
-  uint64_t num_accepted_drafts = 0;
   std::array<uint64_t, kMaxDrafts + 1> rounds_by_drafts = {};
   std::array<uint64_t, kMaxDrafts> accepted_by_place = {};
   uint64_t num_prefix_query_tokens = 0;

@@ -33,6 +33,11 @@ void CountRow(const Sequence& sequence, Residency& residency, const RowRecord& r
   residency.planned_computed = residency.planned_known - 1;
 }
 
+// A row keeps its right drafts, and one token more.
+uint32_t NumAcceptedDrafts(uint32_t num_drafted, uint32_t num_kept) {
+  return num_drafted > 0 ? num_kept - 1 : 0;
+}
+
 }  // namespace
 
 Retirement::Retirement(SchedulerState& state, Instant now)
@@ -83,9 +88,7 @@ void Retirement::ObserveTime(const StepRecord& step, absl::Duration compute) {
 
 void Retirement::ObserveDrafts(Sequence& sequence, const RowRecord& row, const RowOutcome& outcome,
                                uint32_t num_kept) {
-  const uint32_t num_right = outcome.num_drafted > 0 ? num_kept - 1 : 0;
-  state_.num_drafted_tokens += outcome.num_drafted;
-  state_.num_accepted_drafts += num_right;
+  const uint32_t num_right = NumAcceptedDrafts(outcome.num_drafted, num_kept);
   state_.num_planned_decode_tokens += num_right;
   ++state_.rounds_by_drafts[std::min(outcome.num_drafted, kMaxDrafts)];
   for (uint32_t place = 0; place < std::min(num_right, kMaxDrafts); ++place) {
@@ -194,12 +197,13 @@ void Retirement::TakeTokens(Sequence& sequence, RowOutcome& outcome) {
                      live.request->tenant_weight);
   sequence.view.num_known_tokens = sequence.num_tokens();
   const auto num_kept = static_cast<uint32_t>(outcome.tokens.size());
-  population_.Emit(TokensEvent{.request = live.request->key,
-                               .sample_index = sequence.sample_index,
-                               .tokens = std::move(outcome.tokens),
-                               .logprobs = std::move(outcome.logprobs),
-                               .num_drafted = outcome.num_drafted,
-                               .num_accepted_drafts = outcome.num_drafted > 0 ? num_kept - 1 : 0});
+  population_.Emit(
+      TokensEvent{.request = live.request->key,
+                  .sample_index = sequence.sample_index,
+                  .tokens = std::move(outcome.tokens),
+                  .logprobs = std::move(outcome.logprobs),
+                  .num_drafted = outcome.num_drafted,
+                  .num_accepted_drafts = NumAcceptedDrafts(outcome.num_drafted, num_kept)});
 }
 
 void Retirement::Publish(Sequence& sequence, Residency& residency) {

@@ -29,8 +29,9 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
     CudaModel& model, const ExecutorLimits& limits, uint64_t incarnation,
     CudaDraftSource draft_source) {
   CudaDrafts drafts;
-  if (limits.max_draft_tokens > 0) drafts = {draft_source, limits.max_draft_tokens};
-  if (!drafts.exist()) drafts = {};
+  if (draft_source != CudaDraftSource::kNone && limits.max_draft_tokens > 0) {
+    drafts = {draft_source, limits.max_draft_tokens};
+  }
   const int64_t max_graph_rows =
       std::min({limits.max_slots, model.info().max_logits_rows, model.info().max_step_tokens});
   Ranks ranks(static_cast<size_t>(model.num_ranks()));
