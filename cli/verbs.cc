@@ -8,6 +8,7 @@
 #include "cli/help.h"
 #include "cli/quantize/quantize.h"
 #include "cli/serve/serve.h"
+#include "cli/serve/upgrade.h"
 #include "cli/top/top.h"
 
 namespace lockstep::cli {
@@ -18,7 +19,8 @@ constexpr OptionSpec kServeOptions[] = {
     {"host", "ADDRESS", "address to listen at (default 127.0.0.1: this machine only)"},
     {"device", "NAME", "auto, cpu or cuda; auto takes every GPU, or the CPU (default auto)"},
     {"tensor-parallel", "N", "GPUs, or shares of the CPU, that share the model (default 1)"},
-    {"kv-cache-tokens", "N", "tokens that the KV cache holds"},
+    {"workers", "N", "workers on the CPU, which share its cores (default 1)"},
+    {"kv-cache-tokens", "N", "tokens that the KV cache of a worker holds"},
     {"kv-dtype", "TYPE", "bf16 or fp8: how the KV cache keeps keys and values"},
     {"weights", "FORM", "auto, packed or bf16: how the codes of quantised weights are kept"},
     {"activations", "TYPE", "bf16 or fp8: what products with FP8 weights multiply, on a GPU"},
@@ -26,6 +28,11 @@ constexpr OptionSpec kServeOptions[] = {
     {"log-dir", "DIR", "folder of the logs (default ~/.cache/lockstep/logs/PORT)"},
     {"worker-flag", "FLAG", "a flag for every worker, as --worker-flag=--max-slots=64; repeatable"},
     {"restart-wait", "TIME", "wait before a program that ended starts again (default 1s)"},
+};
+constexpr OptionSpec kUpgradeOptions[] = {
+    {"port", "N", "port of the `lockstep serve` to upgrade (default 8000)"},
+    {"host", "ADDRESS", "its --host (default 127.0.0.1)"},
+    {"log-dir", "DIR", "its --log-dir, if it has one"},
 };
 constexpr OptionSpec kChatOptions[] = {
     {"url", "URL", "the server (default 127.0.0.1:8000)"},
@@ -89,6 +96,13 @@ constexpr std::string_view kServeDetails =
     "CPU, and one router, which serves gRPC and OpenAI's API on one port. A program that ends is\n"
     "started again. Ctrl-C lets running requests finish; a second Ctrl-C ends everything at once.\n"
     "Flags after -- go to the router: docs/configuration.md.";
+constexpr std::string_view kUpgradeDetails =
+    "Install the new version first. Then each worker of the running `lockstep serve` is drained,\n"
+    "ended, and started again from the program on disk, one after the other. Requests go on, with\n"
+    "the same answers. The router is not replaced. If a new worker does not start, or the router\n"
+    "does not use it, the other workers stay as they are, and the exit code is 1. Ctrl-C ends "
+    "this\n"
+    "command only; the upgrade goes on. docs/operations.md says more.";
 constexpr std::string_view kChatDetails =
     "End a line with a backslash to go on in the next one. /help lists the commands of a chat.\n"
     "Ctrl-C ends an answer, Ctrl-D the chat. Without a terminal every line of the input is a\n"
@@ -121,6 +135,11 @@ constexpr Verb kVerbs[] = {
      "lockstep serve Qwen/Qwen3-0.6B --port 8001\n"
      "lockstep serve MODEL --device cpu -- --max-waiting-requests 64",
      RunServe},
+    {"upgrade", "[options]", "replace the workers of a running server by a new version",
+     kUpgradeDetails, kUpgradeOptions,
+     "pip install --upgrade ./lockstep-0.2.0-py3-none-manylinux_2_36_x86_64.whl\n"
+     "lockstep upgrade",
+     RunUpgrade},
     {"chat", "[options]", "talk to a server", kChatDetails, kChatOptions,
      "lockstep chat --system \"Answer in one sentence.\" --temperature 0\n"
      "echo \"What is the capital city of Japan?\" | lockstep chat",

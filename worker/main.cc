@@ -96,6 +96,7 @@ absl::Status ConfigureAndRun(int argc, char** argv) {
   flags.push_back(LogFlags(log));
   const absl::Status usage = ParseCommandLine(argc, argv, kUsage, flags);
   LOCKSTEP_RETURN_IF_ERROR(JoinErrors(usage, config.Validate()));
+  if (config.check_only) return absl::OkStatus();
   LOCKSTEP_RETURN_IF_ERROR(InitLogging(log.level, log.format));
   return Run(config);
 }

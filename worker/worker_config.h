@@ -75,6 +75,7 @@ struct WorkerConfig {
   uint32_t num_threads = 0;  // 0: one per core
   absl::Duration poll_window = absl::ZeroDuration();
   absl::Duration drain_grace = absl::Seconds(30);
+  bool check_only = false;  // check the flags and end
 
   // Every violation at once, one on each line. Each names its flag.
   absl::Status Validate() const;

@@ -116,6 +116,7 @@ FlagGroup ListenerFlags(WorkerConfig& config) {
                "allow an address that other machines can reach for --admin-listen only"},
               {"drain-grace", &config.drain_grace, "time that SIGTERM leaves running sequences",
                FromTo(0, 3600)},
+              {"check-config", &config.check_only, "check the flags and exit"},
           }};
 }
 

@@ -16,6 +16,7 @@
 #include "cli/common/options.h"
 #include "cli/common/private_folder.h"
 #include "cli/serve/devices.h"
+#include "cli/serve/log_folder.h"
 #include "cli/serve/model/hub_download.h"
 #include "cli/serve/model/model_argument.h"
 #include "cli/serve/port.h"
@@ -23,6 +24,7 @@
 #include "cli/serve/processes/screen.h"
 #include "cli/serve/processes/supervisor.h"
 #include "cli/serve/runtime_folder.h"
+#include "cli/serve/upgrade/control_socket.h"
 #include "common/status.h"
 #include "common/version.h"
 
@@ -41,6 +43,7 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   std::string device = "auto";
   std::optional<uint64_t> tensor_parallel = 1;
+  std::optional<uint64_t> num_workers;  // none: one on the CPU, or one for each GPU
   std::optional<std::string> log_folder;
   std::vector<std::string> worker_flags;
   std::optional<double> restart_wait_seconds = 1;
@@ -60,6 +63,7 @@ absl::StatusOr<ServeOptions> ParseServeOptions(const Verb& verb,
   arguments.Read("host", options.host);
   arguments.ReadChoice("device", kDevices, options.device);
   arguments.ReadInteger("tensor-parallel", 1, 64, options.tensor_parallel);
+  arguments.ReadInteger("workers", 1, 64, options.num_workers);
   arguments.Read("log-dir", options.log_folder);
   arguments.ReadAll("worker-flag", options.worker_flags);
   std::string speculation = "auto";
@@ -120,18 +124,10 @@ bool IsOwnLog(const std::string& name) {
   return name == "router.log" || (name.starts_with("worker-") && name.ends_with(".log"));
 }
 
-// Two servers may listen at one port of different addresses.
-std::string LogFolderName(const std::string& host, uint16_t port) {
-  return host == "127.0.0.1" ? std::to_string(port) : fmt::format("{}-{}", host, port);
-}
-
 // Renames the logs of the previous run to *.old, so that each program begins an empty log. Returns
 // the folder of the logs.
 absl::StatusOr<std::string> PrepareLogs(const ServeOptions& options, uint16_t port) {
-  const fs::path folder = options.log_folder
-                              ? fs::path(*options.log_folder)
-                              : fs::path(UserFolder("XDG_CACHE_HOME", ".cache")) / "lockstep/logs" /
-                                    LogFolderName(options.host, port);
+  const fs::path folder = LogFolder(options.host, port, options.log_folder);
   LOCKSTEP_RETURN_IF_ERROR(MakePrivateFolders(folder));
   std::error_code error;
   // Earlier versions left the folder's mode to the umask.
@@ -172,6 +168,10 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
                                           "--listen=" + socket, "--admin-listen=127.0.0.1:0",
                                           devices.cuda ? "--device=cuda" : "--device=cpu"};
     if (devices.cuda) arguments.push_back("--cuda-device=" + DevicesOfWorker(devices, i));
+    // The user's own --threads comes later, and counts.
+    if (!devices.cuda && devices.num_workers > 1) {
+      arguments.push_back(fmt::format("--threads={}", ThreadsOfWorker(devices, NumCores())));
+    }
     if (*options.tensor_parallel > 1) {
       arguments.push_back(fmt::format("--tensor-parallel={}", *options.tensor_parallel));
     }
@@ -180,7 +180,8 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
     }
     fleet.workers.push_back({.name = fmt::format("worker {}", i),
                              .arguments = Joined(std::move(arguments), options.worker_flags),
-                             .log_path = fmt::format("{}/worker-{}.log", places.log_folder, i)});
+                             .log_path = fmt::format("{}/worker-{}.log", places.log_folder, i),
+                             .address = socket});
   }
   std::vector<std::string> router_arguments = {
       places.router_program, "--model=" + places.model.path, "--worker=" + addresses,
@@ -211,13 +212,7 @@ absl::Status CheckRouterFlags(const MemberSpec& router) {
       "the router refuses to start like this; its message is above. Its own flags go behind --");
 }
 
-absl::Status Serve(const ServeOptions& options) {
-  Places places;
-  LOCKSTEP_ASSIGN_OR_RETURN(places.worker_program, SiblingProgram("lockstep-worker"));
-  LOCKSTEP_ASSIGN_OR_RETURN(places.router_program, SiblingProgram("lockstep-router"));
-  LOCKSTEP_ASSIGN_OR_RETURN(const ReservedPort port, ReservePort(options));
-  LOCKSTEP_ASSIGN_OR_RETURN(const ReservedPort admin_port,
-                            ReservedPort::Reserve({.host = "127.0.0.1", .port = 0}));
+absl::StatusOr<DeviceChoice> FindDevices(const ServeOptions& options) {
   const std::vector<Gpu> all_gpus = options.device == "cpu" ? std::vector<Gpu>() : FindGpus();
   const std::vector<Gpu> gpus = VisibleGpus(all_gpus, EnvironmentText("CUDA_VISIBLE_DEVICES"));
   LOCKSTEP_ASSIGN_OR_RETURN(DeviceChoice devices,
@@ -226,6 +221,18 @@ absl::Status Serve(const ServeOptions& options) {
   if (gpus.empty() && !all_gpus.empty()) {
     devices.note = "CUDA_VISIBLE_DEVICES hides the GPUs, so the model runs on the CPU";
   }
+  if (!options.num_workers) return devices;
+  return WithWorkers(std::move(devices), static_cast<uint32_t>(*options.num_workers));
+}
+
+absl::Status Serve(const ServeOptions& options) {
+  Places places;
+  LOCKSTEP_ASSIGN_OR_RETURN(places.worker_program, SiblingProgram("lockstep-worker"));
+  LOCKSTEP_ASSIGN_OR_RETURN(places.router_program, SiblingProgram("lockstep-router"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const ReservedPort port, ReservePort(options));
+  LOCKSTEP_ASSIGN_OR_RETURN(const ReservedPort admin_port,
+                            ReservedPort::Reserve({.host = "127.0.0.1", .port = 0}));
+  LOCKSTEP_ASSIGN_OR_RETURN(const DeviceChoice devices, FindDevices(options));
   LOCKSTEP_ASSIGN_OR_RETURN(places.model, FindModel(options.model));
   LOCKSTEP_ASSIGN_OR_RETURN(const RuntimeFolder sockets, RuntimeFolder::Make());
   places.socket_folder = sockets.path();
@@ -234,16 +241,21 @@ absl::Status Serve(const ServeOptions& options) {
   LOCKSTEP_ASSIGN_OR_RETURN(places.log_folder, PrepareLogs(options, port.port()));
   Supervisor::Fleet fleet = MakeFleet(options, devices, places);
   LOCKSTEP_RETURN_IF_ERROR(CheckRouterFlags(fleet.router));
+  LOCKSTEP_ASSIGN_OR_RETURN(ControlSocket control,
+                            ControlSocket::Listen(sockets.path() + "/control.sock",
+                                                  places.log_folder + "/" + kControlFile));
 
   Console console;
   if (!devices.note.empty()) console.Line(devices.note);
   const uint32_t num_gpus = devices.num_workers * devices.num_ranks;
-  const std::string where = !devices.cuda   ? "on the CPU"
+  const std::string where = !devices.cuda && devices.num_workers > 1
+                                ? fmt::format("on the CPU with {} workers", devices.num_workers)
+                            : !devices.cuda ? "on the CPU"
                             : num_gpus == 1 ? "on a GPU"
                                             : fmt::format("on {} GPUs", num_gpus);
   console.Line(
       fmt::format("starting {} {}; logs are in {}", options.model, where, places.log_folder));
-  Supervisor supervisor(std::move(fleet), &console, [&](const Member& router) {
+  Supervisor supervisor(std::move(fleet), std::move(control), &console, [&](const Member& router) {
     console.Line(
         StartScreen({.model = options.model,
                      .where = where,

@@ -25,7 +25,8 @@ class CliTest : public ::testing::Test {
                             {"NO_COLOR", "1"},
                             {"TERM", "xterm"},
                             {"LC_ALL", "C.UTF-8"}},
-            .terminal = terminal};
+            .terminal = terminal,
+            .program = program_};
   }
 
   // Serves the tiny model on a free port. Fails fatally.
@@ -51,6 +52,7 @@ class CliTest : public ::testing::Test {
   pid_t Router() const { return ChildNamed("lockstep-router"); }
 
   const TempFolder home_;
+  std::string program_;  // empty: the build's `lockstep`
   std::optional<CliProcess> serve_;
   std::string address_;  // of the API
   std::string metrics_address_;

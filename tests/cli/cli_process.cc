@@ -35,12 +35,13 @@ int LeftMs(Instant deadline) {
                          const CliProcess::Options& options) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
-  std::vector<char*> pointers = {const_cast<char*>(kProgram)};
+  const char* const program = options.program.empty() ? kProgram : options.program.c_str();
+  std::vector<char*> pointers = {const_cast<char*>(program)};
   for (const std::string& argument : arguments) {
     pointers.push_back(const_cast<char*>(argument.c_str()));
   }
   pointers.push_back(nullptr);
-  execv(kProgram, pointers.data());
+  execv(program, pointers.data());
   _exit(127);
 }
 

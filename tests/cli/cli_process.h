@@ -19,6 +19,7 @@ class CliProcess {
   struct Options {
     std::map<std::string, std::string> environment;  // set besides the test's own
     bool terminal = false;                           // stdin, stdout and stderr are one
+    std::string program = {};                        // empty: the build's `lockstep`
   };
   CliProcess(const std::vector<std::string>& arguments, const Options& options);
   CliProcess(const CliProcess&) = delete;

@@ -162,6 +162,14 @@ TEST_F(ServeProcessTest, EveryProgramSaysItsVersion) {
   }
 }
 
+TEST_F(ServeProcessTest, AWorkerChecksItsFlagsWithoutAModel) {
+  const std::string command = LOCKSTEP_BIN_DIR "/lockstep-worker --check-config --model=none ";
+  EXPECT_EQ(RunShell(command).exit_code, 0);
+  const Outcome wrong = RunShell(command + "--max-slots=65537 2>&1");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.output, HasSubstr("--max-slots: must be in"));
+}
+
 TEST_F(ServeProcessTest, ATakenPortIsAnErrorThatNamesAFreeOne) {
   ASSERT_NO_FATAL_FAILURE(Serve());
   const std::string port = address_.substr(address_.find(':') + 1);

@@ -29,7 +29,7 @@ UNITS = ROOT / "deploy" / "systemd"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 MODEL = ROOT / "tests" / "golden" / "tiny-llama"
 PROGRAMS = ("lockstep-router", "lockstep-worker", "lockstep-generate")
-VERBS = ("serve", "chat", "top", "bench")  # of lockstep, with options of their own
+VERBS = ("serve", "upgrade", "chat", "top", "bench")  # of lockstep, with options of their own
 DEADLINE_SECONDS = 60
 NO_COLLECTOR = "127.0.0.1:9"  # of traces: nobody needs to listen there
 

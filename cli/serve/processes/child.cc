@@ -113,10 +113,11 @@ absl::StatusOr<Captured> RunAndCapture(const std::vector<std::string>& arguments
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) return Unavailable("pipe2: {}", std::strerror(errno));
   const int nothing = options.quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
-  const absl::StatusOr<pid_t> child = StartChild({.arguments = arguments,
-                                                  .stdout_fd = pipe_fds[1],
-                                                  .stderr_fd = nothing,
-                                                  .whole_environment = options.whole_environment});
+  const absl::StatusOr<pid_t> child =
+      StartChild({.arguments = arguments,
+                  .stdout_fd = pipe_fds[1],
+                  .stderr_fd = options.with_stderr ? pipe_fds[1] : nothing,
+                  .whole_environment = options.whole_environment});
   close(pipe_fds[1]);
   if (nothing >= 0) close(nothing);
   if (!child.ok()) {

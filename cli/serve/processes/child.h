@@ -32,11 +32,12 @@ std::string DescribeEnd(int wait_status);
 
 struct Captured {
   int wait_status = 0;
-  std::string output;  // its stdout
+  std::string output;  // its stdout, and with_stderr its stderr
 };
 struct CaptureOptions {
   absl::Duration timeout = absl::InfiniteDuration();
-  bool quiet = false;  // its stderr is lost; otherwise it is this program's own
+  bool quiet = false;        // its stderr is lost; otherwise it is this program's own
+  bool with_stderr = false;  // its stderr is part of the output
   bool whole_environment = false;
 };
 // Runs a program to its end. If it takes longer than the timeout, kills it and returns

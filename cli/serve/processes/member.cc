@@ -98,6 +98,7 @@ void Member::ReadLog() {
 std::optional<Member::Ended> Member::Reap(Instant now) {
   Ended end;
   if (pid_ <= 0 || waitpid(pid_, &end.wait_status, WNOHANG) != pid_) return std::nullopt;
+  end.listened = listening();
   Forget();
   const bool refuses =
       WIFEXITED(end.wait_status) && WEXITSTATUS(end.wait_status) == kRefusedExitCode;

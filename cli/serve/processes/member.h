@@ -18,6 +18,7 @@ struct MemberSpec {
   std::string name;  // "worker 0", in messages to people
   std::vector<std::string> arguments;
   std::string log_path;
+  std::string address = {};  // of a worker, as the router knows it
 };
 
 // One program that is kept running: its process, if there is one, its log, and the time of its next
@@ -61,6 +62,7 @@ class Member {
 
   struct Ended {
     int wait_status = 0;
+    bool listened = false;
     RestartPolicy::Verdict verdict;
   };
   // Returns how the process ended, once. None if it runs or never started.

@@ -35,8 +35,10 @@ bool IsReady(const std::string& admin_address) {
 
 }  // namespace
 
-Supervisor::Supervisor(Fleet fleet, Console* console, OnReady on_ready)
-    : on_ready_(std::move(on_ready)), console_(console) {
+Supervisor::Supervisor(Fleet fleet, ControlSocket control, Console* console, OnReady on_ready)
+    : on_ready_(std::move(on_ready)),
+      console_(console),
+      upgrader_(std::move(control), &members_, console) {
   for (MemberSpec& worker : fleet.workers) members_.emplace_back(std::move(worker), fleet.limits);
   members_.emplace_back(std::move(fleet.router), fleet.limits);
   sigset_t signals;
@@ -69,6 +71,7 @@ absl::Status Supervisor::Run() {
     LOCKSTEP_RETURN_IF_ERROR(TakeSignals());
     ReadOutputs(MonotonicNow());
     LOCKSTEP_RETURN_IF_ERROR(ReapAll(MonotonicNow()));
+    WorkOnUpgrade();
     if (phase_ == Phase::kStarting) {
       ShowProgress();
       LookWhetherReady();
@@ -96,7 +99,8 @@ absl::Status Supervisor::StartDue(Instant now) {
 
 void Supervisor::WaitForEvents(Instant now) {
   std::vector<pollfd> waiting = {{signal_fd_, POLLIN, 0}};
-  Instant next = phase_ == Phase::kStarting ? now + kLookInterval : Instant::InfiniteFuture();
+  upgrader_.AddTo(waiting);
+  Instant next = phase_ == Phase::kStarting ? now + kLookInterval : upgrader_.due();
   for (const Member& member : members_) {
     if (member.stdout_fd() >= 0) waiting.push_back({member.stdout_fd(), POLLIN, 0});
     next = std::min(next, member.due());
@@ -125,6 +129,7 @@ absl::Status Supervisor::TakeSignals() {
 
 void Supervisor::Drain() {
   for (Member& member : members_) member.StartAt(Instant::InfiniteFuture());
+  upgrader_.Stop();
   phase_ = Phase::kDrainingRouter;
   if (!router().running()) return;
   console_->Line("stopping: running requests finish first; a second Ctrl-C ends them");
@@ -140,6 +145,13 @@ void Supervisor::EndWorkers() {
 bool Supervisor::AnyRuns() const {
   return std::any_of(members_.begin(), members_.end(),
                      [](const Member& member) { return member.running(); });
+}
+
+void Supervisor::WorkOnUpgrade() {
+  std::string_view refusal;
+  if (phase_ == Phase::kStarting) refusal = "`lockstep serve` still starts its programs";
+  if (draining()) refusal = "`lockstep serve` stops";
+  upgrader_.Work(refusal, MonotonicNow());
 }
 
 void Supervisor::ReadOutputs(Instant now) {
@@ -167,6 +179,7 @@ absl::Status Supervisor::ReapAll(Instant now) {
 }
 
 absl::Status Supervisor::OnEnded(Member& member, const Member::Ended& end, Instant now) {
+  if (upgrader_.OnEnded(member, end, now)) return absl::OkStatus();
   const std::string& name = member.spec().name;
   if (end.verdict.gives_up) {
     return Unavailable("{} ended with {} and was never ready. The end of {}:\n{}", name,

@@ -11,6 +11,8 @@
 
 #include "cli/serve/processes/console.h"
 #include "cli/serve/processes/member.h"
+#include "cli/serve/processes/upgrader.h"
+#include "cli/serve/upgrade/control_socket.h"
 #include "common/instant.h"
 
 namespace lockstep::cli {
@@ -28,7 +30,7 @@ class Supervisor {
   // Called once, when all programs listen and the router's /healthz says that it is ready.
   using OnReady = std::function<void(const Member& router)>;
 
-  Supervisor(Fleet fleet, Console* console, OnReady on_ready);
+  Supervisor(Fleet fleet, ControlSocket control, Console* console, OnReady on_ready);
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
   ~Supervisor();
@@ -48,6 +50,7 @@ class Supervisor {
   absl::Status TakeSignals();
   absl::Status ReapAll(Instant now);
   absl::Status OnEnded(Member& member, const Member::Ended& end, Instant now);
+  void WorkOnUpgrade();
   void ReadOutputs(Instant now);
   void OnListening(Member& member, Instant now);
   void ShowProgress();
@@ -59,6 +62,7 @@ class Supervisor {
   const OnReady on_ready_;
   Console* const console_;
   std::deque<Member> members_;  // the workers, then the router
+  Upgrader upgrader_;
   Phase phase_ = Phase::kStarting;
   int signal_fd_ = -1;
   sigset_t previous_mask_;

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <poll.h>
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/serve/processes/console.h"
+#include "cli/serve/processes/member.h"
+#include "cli/serve/upgrade/control_socket.h"
+#include "cli/serve/upgrade/roll_out.h"
+#include "common/instant.h"
+
+namespace lockstep::cli {
+
+// Replaces the workers of a supervisor one by one by the program on disk, when a client of the
+// control socket asks for it. The client may go away; the upgrade goes on. Lives on the
+// supervisor's thread, and never waits for a client.
+class Upgrader {
+ public:
+  // `members`: the workers, then the router. They and the console outlive this object.
+  Upgrader(ControlSocket socket, std::deque<Member>* members, Console* console)
+      : socket_(std::move(socket)), members_(*members), console_(*console) {}
+
+  void AddTo(std::vector<pollfd>& waiting) const { socket_.AddTo(waiting); }
+  // Time of the next call of Work, even if nothing happens. InfiniteFuture: no upgrade runs.
+  Instant due() const { return roll_out_ ? next_look_ : Instant::InfiniteFuture(); }
+  // Serves the clients, and does the next thing of the upgrade. `refusal`: why none may start now;
+  // empty: it may.
+  void Work(std::string_view refusal, Instant now);
+  // A worker ended. True if the upgrade ended it: then the caller does not start it again.
+  bool OnEnded(const Member& worker, const Member::Ended& end, Instant now);
+  // The supervisor ends everything.
+  void Stop();
+
+ private:
+  void Start(uint64_t client);
+  std::vector<WorkerView> See() const;
+  void Do(RollOut::Decision decision, Instant now);
+  // `worker` failed the roll-out.
+  void Fail(const Member& worker, std::string_view reason);
+  void Say(std::string_view text);
+  void Finish(std::string_view word, std::string_view text);
+
+  ControlSocket socket_;
+  std::deque<Member>& members_;
+  Console& console_;
+  std::optional<RollOut> roll_out_;  // none: no upgrade runs
+  uint64_t client_ = 0;              // that asked for it
+  Instant next_look_ = Instant::InfinitePast();
+};
+
+}  // namespace lockstep::cli
