@@ -32,12 +32,12 @@ class OutputParser::Impl {
     parser_->Push(valid);
   }
 
-  void Finish(std::vector<OutputPart>& parts) {
+  void Finish(std::vector<OutputPart>& parts, std::string_view end) {
     writer_.SetTarget(parts);
     std::string valid;
     FlushLossyUtf8(pending_bytes_, valid);
     parser_->Push(valid);
-    parser_->Finish();
+    parser_->Finish(end);
   }
 
   const CallOutput& call() const { return call_; }
@@ -62,7 +62,9 @@ void OutputParser::Push(std::string_view text, bool special, std::vector<OutputP
   impl_->Push(text, special, parts);
 }
 
-void OutputParser::Finish(std::vector<OutputPart>& parts) { impl_->Finish(parts); }
+void OutputParser::Finish(std::vector<OutputPart>& parts, std::string_view end) {
+  impl_->Finish(parts, end);
+}
 
 uint32_t OutputParser::num_whole_calls() const { return impl_->call().num_whole(); }
 uint32_t OutputParser::num_broken_calls() const { return impl_->call().num_broken(); }

@@ -205,7 +205,7 @@ void TextParser::LeaveReader(size_t num_unread) {
   for (const char c : std::string_view(text).substr(num_read)) PushByte(c);
 }
 
-void TextParser::Finish() {
+void TextParser::Finish(std::string_view /*end*/) {
   if (reader_) {
     reader_->Finish(call_);
     LeaveReader(0);

@@ -101,9 +101,7 @@ void ResponsesWriter::Begin(std::string& out) {
 
 void ResponsesWriter::AddDelta(const v1::OutputDelta& delta, std::string& out) {
   usage_.output_tokens += delta.token_ids_size();
-  if (request_.options.logprobs) {
-    logprobs_.insert(logprobs_.end(), delta.logprobs().begin(), delta.logprobs().end());
-  }
+  if (request_.options.logprobs) KeepLogprobs(delta);
   if (!delta.reasoning().empty()) {
     Open(OutputItem::Kind::kReasoning, out);
     AddPiece(delta.reasoning(), {}, out);
@@ -114,7 +112,18 @@ void ResponsesWriter::AddDelta(const v1::OutputDelta& delta, std::string& out) {
   }
   for (const v1::ToolCallDelta& call : delta.tool_calls()) AddCall(call, out);
   // Only text has log-probabilities.
-  if (!delta.reasoning().empty() || !delta.tool_calls().empty()) logprobs_.clear();
+  if (!delta.tool_calls().empty()) logprobs_.clear();
+}
+
+void ResponsesWriter::KeepLogprobs(const v1::OutputDelta& delta) {
+  bool reasons = !delta.reasoning().empty();
+  for (const v1::TokenLogprob& entry : delta.logprobs()) {
+    if (!entry.reasoning()) {
+      logprobs_.push_back(entry);
+    } else if (std::exchange(reasons, false)) {
+      logprobs_.clear();  // of the marker before the reasoning
+    }
+  }
 }
 
 void ResponsesWriter::AddCall(const v1::ToolCallDelta& call, std::string& out) {

@@ -55,6 +55,8 @@ class ResponsesWriter : public AnswerWriter {
 
  private:
   void AddDelta(const lockstep::v1::OutputDelta& delta, std::string& out);
+  // Those of reasoning belong to no text.
+  void KeepLogprobs(const lockstep::v1::OutputDelta& delta);
   void AddCall(const lockstep::v1::ToolCallDelta& call, std::string& out);
   void AddFinish(const lockstep::v1::Finish& finish, std::string& out);
   // The open item becomes one of this kind.
