@@ -12,7 +12,7 @@
 #include "common/json/json_text.h"
 #include "common/status.h"
 #include "router/http/json/json_writer.h"
-#include "router/serving/validation/field_checks.h"
+#include "router/serving/validation/tool_checks.h"
 
 namespace lockstep::router {
 namespace {
@@ -20,7 +20,6 @@ namespace {
 namespace v1 = lockstep::v1;
 using nlohmann::json;
 
-constexpr size_t kMaxToolNameBytes = 128;
 // Hints about caches and about how the answer is sent.
 constexpr auto kIgnoredOfTools = std::to_array<std::string_view>(
     {"cache_control", "eager_input_streaming", "defer_loading", "allowed_callers"});
@@ -43,7 +42,7 @@ void ReadMessageTool(JsonFields& tool, std::string_view text, MessageTools& tool
   if (name.value_or("").empty()) {
     return tool.Fail(InvalidArgument("{}: expected a name, got none", path));
   }
-  tool.Fail(CheckId(path, *name, kMaxToolNameBytes));
+  tool.Fail(CheckToolName(path, *name));
   if (!tools.names.insert(*name).second) {
     return tool.Fail(
         InvalidArgument("{}: expected a name of its own, got {} again", path, Quote(*name)));

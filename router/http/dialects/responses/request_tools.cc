@@ -13,6 +13,7 @@
 #include "router/http/json/json_writer.h"
 #include "router/serving/validation/field_checks.h"
 #include "router/serving/validation/request_validator.h"
+#include "router/serving/validation/tool_checks.h"
 
 namespace lockstep::router {
 namespace {
@@ -97,6 +98,7 @@ class ResponseToolReader {
     out.name = RequiredName(tool, "name");
     out.name_space = name_space;
     out.flat_name = FlatToolName(name_space, out.name);
+    if (tool.ok()) tool.Fail(CheckToolName(tool.PathOf("name"), out.flat_name));
     out.custom = custom;
     ResponseFunction function;
     function.name = out.flat_name;
