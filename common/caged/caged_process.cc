@@ -123,8 +123,7 @@ CagedProcess::Reply CagedProcess::Exchange(std::string_view frame, absl::Duratio
     has_answered_ = true;
     return reply;
   }
-  reply.stalled =
-      transfer == FrameEnd::kOverdue && processor_left() > absl::ZeroDuration();
+  reply.stalled = transfer == FrameEnd::kOverdue && processor_left() > absl::ZeroDuration();
   reply.end = Reap();
   if (transfer == FrameEnd::kOverdue) reply.end = CagedEnd::kTime;
   if (transfer == FrameEnd::kTooLong) reply.end = CagedEnd::kCrash;

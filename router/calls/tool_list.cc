@@ -214,7 +214,7 @@ const std::vector<std::string>& ToolList::TypesOf(std::string_view function,
   static const std::vector<std::string> kUnknown;
   for (const Tool& tool : tools_) {
     if (tool.name != function) continue;
-    const auto known = tool.parameters.find(parameter);
+    const auto known = tool.parameters.find(std::string(parameter));
     if (known != tool.parameters.end()) return known->second;
   }
   return kUnknown;

@@ -119,8 +119,8 @@ ConstraintChecker::Outcome ConstraintChecker::Compile(const Constraint& constrai
     status = engine == nullptr ? Unavailable("the constraint engine cannot be started again")
                                : engine->Check(constraint);
   }
-  const bool is_own = engine != nullptr && (!HasEnded(*engine) || engine->cause() ==
-                                            CagedConstraintEngine::Cause::kJob);
+  const bool is_own = engine != nullptr &&
+                      (!HasEnded(*engine) || engine->cause() == CagedConstraintEngine::Cause::kJob);
   Release(std::move(engine));
   if (is_own) {
     // What ends the engine cannot be enforced.

@@ -106,7 +106,8 @@ TEST(ToolListTest, EachSchemaIsReadOnce) {
   definitions += "]}}";
   std::string properties;
   for (int i = 0; i < kParameters; ++i) {
-    properties += fmt::format(R"({}"p{}": {{"$ref": "#/$defs/{}0"}})", i == 0 ? "" : ",", i, long_name);
+    properties +=
+        fmt::format(R"({}"p{}": {{"$ref": "#/$defs/{}0"}})", i == 0 ? "" : ",", i, long_name);
   }
   const ToolList tools =
       Parsed(R"([{"type": "function", "function": {"name": "f", "parameters": {"$defs": )" +

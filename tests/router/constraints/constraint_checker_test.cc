@@ -145,7 +145,8 @@ TEST_F(StoppedEngineTest, OneConstraintIsCompiledOnceForAllCallers) {
   while (checker_->num_open() == 0) std::this_thread::yield();
   Continue();
   for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& status : statuses) EXPECT_THAT(status, HasError(kInvalid, HasSubstr("uniqueItems")));
+  for (const absl::Status& status : statuses)
+    EXPECT_THAT(status, HasError(kInvalid, HasSubstr("uniqueItems")));
   EXPECT_EQ(num_compiled(), 1u);
   EXPECT_EQ(metrics_.refused_total->Value(), 3);
 }

@@ -10,7 +10,9 @@ namespace lockstep::testing {
 
 // The processes of this name (what ps shows) that `parent` has now.
 std::vector<pid_t> ChildrenOf(pid_t parent, std::string_view name);
-inline std::vector<pid_t> RenderersOf(pid_t parent) { return ChildrenOf(parent, "template-render"); }
+inline std::vector<pid_t> RenderersOf(pid_t parent) {
+  return ChildrenOf(parent, "template-render");
+}
 
 // A file of /proc about a process; empty when the process is gone.
 std::string ProcFile(pid_t pid, const std::string& name);

@@ -132,7 +132,8 @@ TEST(BodyDepthTest, NothingNestsWithoutEnd) {
                   StartsWith("body: nested deeper than 72 levels"));
     }
   }
-  for (const std::string& body : {R"({"prompt": )" + deep + "}", R"({"unknown": )" + deep + "}", deep}) {
+  for (const std::string& body :
+       {R"({"prompt": )" + deep + "}", R"({"unknown": )" + deep + "}", deep}) {
     EXPECT_THAT(Message(ParseTokenizeRequest(body, {}).status()),
                 StartsWith("body: nested deeper than 72 levels"));
   }

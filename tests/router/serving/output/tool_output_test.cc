@@ -150,7 +150,8 @@ TEST_F(ToolOutputTest, LogprobsComeOnceForEachToken) {
 TEST_F(ToolOutputTest, LogprobsSayWhichTokensAreReasoning) {
   const std::string output = "<think>abc</think>def";
   // Those of the opening marker are no reasoning before it is whole.
-  const std::string expected = "<think" + std::string(std::string(">abc</think>").size(), '_') + "def";
+  const std::string expected =
+      "<think" + std::string(std::string(">abc</think>").size(), '_') + "def";
   const size_t end = output.size();
   for (const char* const stop : {"", "c</think>d!", "abc</think>defg"}) {
     for (const size_t size : {size_t{1}, size_t{4}, end}) {

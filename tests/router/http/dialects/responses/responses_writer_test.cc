@@ -158,7 +158,8 @@ TEST_F(ResponsesWriterTest, TextHasNoLogprobsOfReasoning) {
     for (const std::string& delta : entry.deltas) messages.push_back("delta { " + delta + " }");
     messages.push_back(FinishOf("STOP"));
     std::string logprobs;
-    for (const json& item : json::parse(Answer(kAskLogprobs, messages))["output"]) {
+    const json answer = json::parse(Answer(kAskLogprobs, messages));
+    for (const json& item : answer["output"]) {
       const json& part = item["content"][0];
       if (item["type"] == "message") logprobs += TokensOf(part["logprobs"]);
       EXPECT_EQ(part.contains("logprobs"), item["type"] == "message");
