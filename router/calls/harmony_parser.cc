@@ -32,9 +32,12 @@ bool MayBeHeader(std::string_view header) {
 
 HarmonyParser::HarmonyParser(const OutputFormat& format, const ToolList& tools,
                              OutputParser::Options options, PartWriter& writer, CallOutput& call)
-    : format_(format), tools_(tools), options_(options), writer_(writer), call_(call) {
-  std::string released;
-  scanner_.SetMarkers({format_.frame.begin(), format_.frame.end()}, released);
+    : format_(format),
+      tools_(tools),
+      options_(options),
+      writer_(writer),
+      call_(call),
+      scanner_({format.frame.begin(), format.frame.end()}) {
   if (options_.begins_in_reasoning) {
     at_ = At::kBody;
     kind_ = options_.split_reasoning ? OutputPart::Kind::kReasoning : OutputPart::Kind::kContent;

@@ -46,6 +46,11 @@ class TextParser : public StreamParser {
     kOwedThinkEnd
   };
 
+  struct Active {
+    Marker marker;
+    std::string_view text;
+  };
+
   void PushByte(char c);
   void PushCallByte(char c);
   size_t PushPlainRun(std::string_view text);
@@ -66,7 +71,7 @@ class TextParser : public StreamParser {
   CallOutput& call_;
 
   MarkerScanner scanner_;
-  std::vector<Marker> active_;  // what the scanner's markers mean
+  std::vector<Active> active_;  // the scanner's markers
   bool in_reasoning_ = false;
   bool is_fresh_ = true;  // no content yet in this stretch
   bool markers_are_stale_ = false;

@@ -61,10 +61,11 @@ class ResponseBuilder {
   struct Parts {
     OutputSplitter splitter;
     PartMessages messages;
-    // Reads each token at once, although a stop string may hold its text back. Null: none is needed.
+    // Reads each token at once, although a stop string may hold its text back. Null: none is
+    // needed.
     std::unique_ptr<OutputSplitter> ahead = nullptr;
     uint32_t num_reasoning_tokens = 0;
-    uint32_t num_broken_calls = 0;  // set at the end
+    uint32_t num_broken_calls = 0;  // so far; without one that an early end of the output cut
   };
   struct Sample {
     IncrementalDetokenizer detokenizer;
