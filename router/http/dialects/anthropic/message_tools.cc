@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/json/json_text.h"
+#include "common/shown_text.h"
 #include "common/status.h"
 #include "router/http/json/json_writer.h"
 #include "router/serving/validation/tool_checks.h"
@@ -59,17 +60,15 @@ void ReadMessageTool(JsonFields& tool, std::string_view text, MessageTools& tool
   writer.Key("name").String(*name);
   if (description.has_value()) writer.Key("description").String(*description);
   if (strict.has_value()) writer.Key("strict").Bool(*strict);
-  writer.Key("parameters");
-  out += CompactJson(JsonTextOfMember(text, "input_schema"));
+  writer.Key("parameters").Raw(CompactJson(JsonTextOfMember(text, "input_schema")));
   writer.EndObject().EndObject();
 }
 
-void ReadMessageToolArray(JsonFields& fields, std::string_view body, UnknownFields& unknown,
-                          MessageTools& tools) {
+void ReadMessageToolArray(JsonFields& fields, UnknownFields& unknown, MessageTools& tools) {
   const json* const array = fields.Find("tools");
   if (array == nullptr) return;
   if (!array->is_array()) return fields.FailKind("tools", "an array", *array);
-  const std::vector<std::string_view> texts = JsonTextsOfElements(JsonTextOfMember(body, "tools"));
+  const std::vector<std::string_view> texts = JsonTextsOfElements(fields.BodyText("tools"));
   for (size_t i = 0; i < array->size() && fields.ok(); ++i) {
     const std::string path = fmt::format("tools[{}]", i);
     JsonFields tool = fields.Inner((*array)[i], path);
@@ -111,10 +110,9 @@ void ReadMessageToolChoice(JsonFields& choice, const MessageTools& tools, v1::To
 
 }  // namespace
 
-void ReadMessageTools(JsonFields& fields, std::string_view body, UnknownFields& unknown,
-                      v1::ChatPrompt& chat) {
+void ReadMessageTools(JsonFields& fields, UnknownFields& unknown, v1::ChatPrompt& chat) {
   MessageTools tools;
-  ReadMessageToolArray(fields, body, unknown, tools);
+  ReadMessageToolArray(fields, unknown, tools);
   const json* const value = fields.Find("tool_choice");
   v1::ToolChoice mode;
   if (value != nullptr) {

@@ -140,12 +140,15 @@ void ResponsesWriter::AddCall(const v1::ToolCallDelta& call, std::string& out) {
 void ResponsesWriter::Open(OutputItem::Kind kind, std::string& out) {
   if (IsOpen() && items_.back().kind == kind) return;
   Close(/*cut=*/false, out);
-  const std::string id =
-      fmt::format("{}{}_{}", IdPrefixOf(kind), request_.request_id, items_.size());
-  OutputItem& item = items_.emplace_back();
+  OutputItem item;
   item.kind = kind;
-  item.id = id;
-  num_held_bytes_ += kBytesPerItem;
+  AddItem(std::move(item), out);
+}
+
+void ResponsesWriter::AddItem(OutputItem item, std::string& out) {
+  item.id = fmt::format("{}{}_{}", IdPrefixOf(item.kind), request_.request_id, items_.size());
+  num_held_bytes_ += kBytesPerItem + item.name.size() + item.name_space.size();
+  items_.push_back(std::move(item));
   OnItem(out);
 }
 
@@ -161,11 +164,8 @@ void ResponsesWriter::OpenCall(const v1::ToolCallDelta& call, std::string& out) 
     item.name = tool->name;
     item.name_space = tool->name_space;
   }
-  item.id = fmt::format("{}{}_{}", IdPrefixOf(item.kind), request_.request_id, items_.size());
   custom_input_ = CustomInput();
-  num_held_bytes_ += kBytesPerItem + item.name.size() + item.name_space.size();
-  items_.push_back(std::move(item));
-  OnItem(out);
+  AddItem(std::move(item), out);
 }
 
 void ResponsesWriter::AddPiece(std::string_view piece, std::vector<v1::TokenLogprob> logprobs,
