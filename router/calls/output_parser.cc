@@ -1,7 +1,5 @@
 #include "router/calls/output_parser.h"
 
-#include <utility>
-
 #include "router/calls/call_output.h"
 #include "router/calls/harmony_parser.h"
 #include "router/calls/output_format_table.h"

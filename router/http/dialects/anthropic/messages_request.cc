@@ -5,7 +5,6 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "common/json/json_text.h"
 #include "common/sampling_numbers.h"

@@ -5,7 +5,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "common/json/json_text.h"
 #include "common/status.h"

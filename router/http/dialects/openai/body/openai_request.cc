@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "common/status.h"
 #include "router/http/dialects/openai/body/chat_fields.h"

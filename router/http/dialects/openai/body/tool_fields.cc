@@ -5,7 +5,6 @@
 #include <array>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "common/shown_text.h"
 #include "common/status.h"
