@@ -4,12 +4,11 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "common/net/address.h"
 #include "common/net/listen_check.h"
+#include "common/program_path.h"
 #include "common/runtime/descriptor_limit.h"
 #include "common/status.h"
 #include "router/core/policy/priority_policy.h"
@@ -84,18 +83,10 @@ void FitConnections(RouterConfig& config, uint64_t num_descriptors) {
   max_connections = static_cast<uint32_t>(most);
 }
 
-// The caged programs are installed beside this one.
-absl::StatusOr<std::string> PathBeside(std::string_view name) {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return Unavailable("/proc/self/exe: {}", error.message());
-  return (self.parent_path() / name).string();
-}
-
 // Sets `caged` if the model has a chat template.
 absl::StatusOr<ServedModel> LoadModel(const RouterConfig& config, const CagedTemplate*& caged) {
   RendererPoolConfig pool = config.RendererConfig();
-  LOCKSTEP_ASSIGN_OR_RETURN(pool.program, PathBeside("lockstep-template-renderer"));
+  LOCKSTEP_ASSIGN_OR_RETURN(pool.program, PathBesideProgram("lockstep-template-renderer"));
   const auto load =
       [&](const TemplateSource& source) -> absl::StatusOr<std::unique_ptr<const ChatTemplate>> {
     LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<const CagedTemplate> loaded,
@@ -156,7 +147,8 @@ absl::StatusOr<std::unique_ptr<RouterProcess>> RouterProcess::Start(RouterConfig
 
 absl::Status RouterProcess::StartConstraints() {
   ConstraintCheckerConfig checker = {.engine = config_.constraints};
-  LOCKSTEP_ASSIGN_OR_RETURN(checker.engine.program, PathBeside("lockstep-constraint-engine"));
+  LOCKSTEP_ASSIGN_OR_RETURN(checker.engine.program,
+                            PathBesideProgram("lockstep-constraint-engine"));
   LOCKSTEP_ASSIGN_OR_RETURN(
       checker.engine.packages,
       FindConstraintPackages(config_.constraint_packages, checker.engine.program));

@@ -2,13 +2,12 @@
 
 #include <spdlog/spdlog.h>
 
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "common/model_files/tokenizer/vocabulary.h"
+#include "common/program_path.h"
 #include "common/status.h"
 #include "worker/cpu/load_model.h"
 #include "worker/cpu/step_runner.h"
@@ -41,19 +40,11 @@ class CpuBackend final : public Backend {
   const std::unique_ptr<ConstraintEngine> constraints_;
 };
 
-// The engine's program is installed beside this one.
-absl::StatusOr<std::string> EnginePath() {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return Unavailable("/proc/self/exe: {}", error.message());
-  return (self.parent_path() / "lockstep-constraint-engine").string();
-}
-
 // Null if there is no llguidance.
 absl::StatusOr<std::unique_ptr<ConstraintEngine>> StartConstraintEngine(const WorkerConfig& config,
                                                                         uint32_t vocab_size) {
   ConstraintEngineConfig engine = config.constraints;
-  LOCKSTEP_ASSIGN_OR_RETURN(engine.program, EnginePath());
+  LOCKSTEP_ASSIGN_OR_RETURN(engine.program, PathBesideProgram("lockstep-constraint-engine"));
   LOCKSTEP_ASSIGN_OR_RETURN(engine.packages,
                             FindConstraintPackages(config.constraint_packages, engine.program));
   if (engine.packages.empty()) return nullptr;

@@ -176,6 +176,10 @@ void Chat::Ask(const std::string& message) {
   std::string text;
   const absl::StatusOr<router::Answer> answer = Generate(request, text);
   if (answer.ok() || !text.empty()) std::printf("\n");
+  if (answer.ok()) {
+    const std::string calls = answer->outputs[0].CallLines();
+    std::fputs((to_terminal_ ? WithoutControls(calls) : calls).c_str(), stdout);
+  }
   std::fflush(stdout);
   const bool stopped = answer.status().code() == absl::StatusCode::kCancelled;
   exit_code_ = answer.ok() || stopped ? 0 : 1;

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "common/program_path.h"
 #include "common/status.h"
 
 namespace lockstep::cli {
@@ -53,10 +54,7 @@ std::optional<std::string> FindInPath(const std::string& name) {
 }
 
 absl::StatusOr<std::string> SiblingProgram(const std::string& name) {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return Unavailable("/proc/self/exe: {}", error.message());
-  const std::string path = (self.parent_path() / name).string();
+  LOCKSTEP_ASSIGN_OR_RETURN(std::string path, PathBesideProgram(name));
   if (!IsExecutable(path)) return NotFound("{} is missing; it is installed with lockstep", path);
   return path;
 }

@@ -160,6 +160,8 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
                             const Places& places) {
   Supervisor::Fleet fleet;
   fleet.limits.first_wait = absl::Seconds(*options.restart_wait_seconds);
+  // Python's wheel says which Python it was installed for.
+  const std::optional<std::string> python = EnvironmentValue("LOCKSTEP_TEMPLATE_PYTHON");
   std::string addresses;
   for (uint32_t i = 0; i < devices.num_workers; ++i) {
     const std::string socket = fmt::format("unix:{}/worker-{}.sock", places.socket_folder, i);
@@ -175,7 +177,7 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
     if (*options.tensor_parallel > 1) {
       arguments.push_back(fmt::format("--tensor-parallel={}", *options.tensor_parallel));
     }
-    if (const auto python = EnvironmentValue("LOCKSTEP_TEMPLATE_PYTHON")) {
+    if (python.has_value()) {
       arguments.push_back("--constraint-python=" + *python);
     }
     fleet.workers.push_back({.name = fmt::format("worker {}", i),
@@ -191,8 +193,7 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
   if (!HasFlag(options.router_flags, "--listen")) {
     router_arguments.push_back("--listen=" + FormatAddress(places.address));
   }
-  // Python's wheel says which Python it was installed for.
-  if (const auto python = EnvironmentValue("LOCKSTEP_TEMPLATE_PYTHON")) {
+  if (python.has_value()) {
     router_arguments.push_back("--template-python=" + *python);
     router_arguments.push_back("--constraint-python=" + *python);
   }

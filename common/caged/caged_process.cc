@@ -109,10 +109,10 @@ CagedProcess::Reply CagedProcess::Exchange(std::string_view frame, absl::Duratio
                                            size_t max_bytes) {
   const SteadyTime start = std::chrono::steady_clock::now();
   const absl::Duration used_before = UsedTime();
+  const auto processor_left = [&] { return limit - (UsedTime() - used_before); };
   const auto patience = [&] {
     const absl::Duration wall_left = limit * kWallFactor - Since(start);
-    const absl::Duration processor_left = limit - (UsedTime() - used_before);
-    return WaitMilliseconds(std::min(wall_left, processor_left));
+    return WaitMilliseconds(std::min(wall_left, processor_left()));
   };
   Reply reply;
   FrameEnd transfer = frame.empty() ? FrameEnd::kDone : SendFrame(socket_, frame, patience);
@@ -123,6 +123,7 @@ CagedProcess::Reply CagedProcess::Exchange(std::string_view frame, absl::Duratio
     has_answered_ = true;
     return reply;
   }
+  reply.stalled = transfer == FrameEnd::kOverdue && processor_left() > absl::ZeroDuration();
   reply.end = Reap();
   if (transfer == FrameEnd::kOverdue) reply.end = CagedEnd::kTime;
   if (transfer == FrameEnd::kTooLong) reply.end = CagedEnd::kCrash;

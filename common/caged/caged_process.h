@@ -44,6 +44,8 @@ class CagedProcess {
   struct Reply {
     std::string payload;          // bytes of the child, not checked
     std::optional<CagedEnd> end;  // set: the process is gone
+    // kTime, although it used less processor time than it may: the machine is busy.
+    bool stalled = false;
   };
   // Sends `frame` unless it is empty, and waits for one frame of at most `max_bytes`. `limit` is
   // processor time.

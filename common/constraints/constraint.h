@@ -21,11 +21,6 @@ struct Constraint {
   bool operator==(const Constraint&) const = default;
 };
 
-// The kind of a byte from elsewhere; false if there is none.
-constexpr bool IsConstraintKind(char byte) {
-  return byte == 'S' || byte == 'O' || byte == 'R' || byte == 'C' || byte == 'L';
-}
-
 // Which tokens may follow. A pure function of the constraint, the engine's version, the vocabulary,
 // the tokens that end the output, and the output so far.
 struct TokenMask {

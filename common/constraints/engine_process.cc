@@ -73,6 +73,7 @@ absl::Status CagedConstraintEngine::Restart() {
     return Unavailable("the constraint engine is now {}, and was {}", *version, version_);
   }
   version_ = *version;
+  is_fresh_ = true;
   return absl::OkStatus();
 }
 
@@ -95,11 +96,17 @@ absl::StatusOr<std::string_view> CagedConstraintEngine::Ask(std::string_view fra
                                                             absl::Duration limit) {
   if (process_ == nullptr) return Unavailable("the constraint engine has ended");
   CagedProcess::Reply reply = process_->Exchange(frame, limit, MaxEngineAnswerBytes(vocab_size_));
+  const bool was_fresh = std::exchange(is_fresh_, false);
   if (!reply.end) {
     payload_ = std::move(reply.payload);
     absl::StatusOr<std::string_view> answer = ParseEngineAnswer(payload_);
     if (!absl::IsInternal(answer.status())) return answer;
     reply.end = process_->Distrust();
+  }
+  if (reply.end == CagedEnd::kTime) {
+    cause_ = reply.stalled ? Cause::kMachine : Cause::kJob;
+  } else {
+    cause_ = was_fresh && reply.end != CagedEnd::kGone ? Cause::kJob : Cause::kProcess;
   }
   const absl::Status error = ErrorOf(*reply.end, limit);
   process_.reset();

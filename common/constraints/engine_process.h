@@ -72,6 +72,14 @@ class CagedConstraintEngine final : public ConstraintEngine {
   absl::Status Release(SlotId slot) override;
   absl::Status Restart() override;
 
+  // What ended the process, after ABORTED or UNAVAILABLE.
+  enum class Cause {
+    kJob,      // the job alone: it would end every process
+    kProcess,  // perhaps what else the process held or met: a new process may do the job
+    kMachine,  // the machine was busy: the job used less processor time than it may
+  };
+  Cause cause() const { return cause_; }
+
   // -1: it has ended.
   pid_t pid() const { return process_ == nullptr ? -1 : process_->pid(); }
 
@@ -90,6 +98,8 @@ class CagedConstraintEngine final : public ConstraintEngine {
   std::string version_;
   std::unique_ptr<CagedProcess> process_;  // null: it ended
   std::string payload_;
+  bool is_fresh_ = true;  // no job yet since the start
+  Cause cause_ = Cause::kProcess;
 };
 
 // The folder with Python packages that has llguidance: `wanted` itself, or if it is "auto", the

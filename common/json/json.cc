@@ -222,21 +222,6 @@ class Rewriter final : public JsonEvents {
 };
 
 // Takes all, keeps nothing.
-class NoEvents final : public JsonEvents {
- public:
-  bool OnNull() override { return true; }
-  bool OnBool(bool) override { return true; }
-  bool OnInteger(int64_t) override { return true; }
-  bool OnUnsigned(uint64_t) override { return true; }
-  bool OnFloat(double) override { return true; }
-  bool OnStringBytes(size_t) override { return true; }
-  bool OnString(std::string) override { return true; }
-  bool OnKey(std::string) override { return true; }
-  bool OnObject() override { return true; }
-  bool OnArray() override { return true; }
-  bool OnEnd() override { return true; }
-};
-
 // True if the text of `value` has at most about `room` bytes. Subtracts its size from `room`. Stops
 // as soon as the text is too long.
 bool FitsInto(const Json& value, size_t& room) {
@@ -275,17 +260,6 @@ absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view
           ? ""
           : fmt::format(" at \"{}\"", Shown(token, limits.max_quoted_bytes, /*end=*/true));
   return InvalidArgument("{}: byte {}: {}{}", name, num_read, error.what, quoted);
-}
-
-std::string_view JsonMember(std::string_view text, std::string_view key) {
-  NoEvents events;
-  JsonScanner scanner(text, events);
-  scanner.FindMember(key);
-  scanner.Scan();
-  std::string_view member = scanner.member();
-  constexpr std::string_view kSpace = " \t\n\r";
-  member.remove_prefix(std::min(member.find_first_not_of(kSpace), member.size()));
-  return member.substr(0, member.find_last_not_of(kSpace) + 1);
 }
 
 std::string RewriteJson(std::string_view text,

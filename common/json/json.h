@@ -38,10 +38,6 @@ absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view
                                          JsonLimits limits = {}, const JsonMeter& meter = nullptr,
                                          JsonMemberText* member = nullptr);
 
-// The text of the value of one member of the root object, "" if there is no such member. `text` is
-// valid JSON.
-std::string_view JsonMember(std::string_view text, std::string_view key);
-
 // Applies `change` to every string and key of valid JSON and returns compact JSON. Members keep
 // their order. `change` may return any bytes.
 std::string RewriteJson(std::string_view text,

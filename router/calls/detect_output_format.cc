@@ -48,11 +48,6 @@ constexpr std::string_view kTurnMarks[] = {"<|im_start|>",
                                            "]~b]",
                                            "[e~["};
 
-std::string_view TrimJsonSpaceAtEnd(std::string_view text) {
-  while (!text.empty() && IsJsonSpace(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 }  // namespace
 
 const OutputFormat* DetectOutputFormat(const Tokenizer& tokenizer) {

@@ -32,9 +32,12 @@ bool MayBeHeader(std::string_view header) {
 
 HarmonyParser::HarmonyParser(const OutputFormat& format, const ToolList& tools,
                              OutputParser::Options options, PartWriter& writer, CallOutput& call)
-    : format_(format), tools_(tools), options_(options), writer_(writer), call_(call) {
-  std::string released;
-  scanner_.SetMarkers({format_.frame.begin(), format_.frame.end()}, released);
+    : format_(format),
+      tools_(tools),
+      options_(options),
+      writer_(writer),
+      call_(call),
+      scanner_({format.frame.begin(), format.frame.end()}) {
   if (options_.begins_in_reasoning) {
     at_ = At::kBody;
     kind_ = options_.split_reasoning ? OutputPart::Kind::kReasoning : OutputPart::Kind::kContent;
@@ -107,25 +110,33 @@ void HarmonyParser::PushArguments(char c) {
   PushByte(c);
 }
 
+void HarmonyParser::EmptyCall() {
+  call_.Begin(function_);
+  call_.Arguments("{}");
+  call_.End();
+}
+
 void HarmonyParser::BeginContent(std::string_view text) {
   kind_ = OutputPart::Kind::kContent;
   at_ = At::kBody;
   writer_.Text(kind_, text);
 }
 
+bool HarmonyParser::EndsMessage(std::string_view frame) const {
+  return frame == format_.frame[kEndOfMessage] || frame == format_.frame[kCall] ||
+         frame == format_.frame[kReturn];
+}
+
 void HarmonyParser::OnFrame(std::string_view frame) {
   const bool opens = frame == format_.frame[kStart] || frame == format_.frame[kChannel];
-  const bool ends = frame == format_.frame[kEndOfMessage] || frame == format_.frame[kCall] ||
-                    frame == format_.frame[kReturn];
+  const bool ends = EndsMessage(frame);
   if (at_ == At::kHeader) {
     OnFrameInHeader(frame);
     return;
   }
   if (at_ == At::kBeforeArguments) {
     if (ends) {
-      call_.Begin(function_);
-      call_.Arguments("{}");
-      call_.End();
+      EmptyCall();
     } else {
       BeginContent(call_.TakeHeld());
     }
@@ -184,12 +195,14 @@ std::string HarmonyParser::FunctionOf(std::string_view recipient) const {
   return tools_.Has(recipient) ? std::string(recipient) : "";
 }
 
-void HarmonyParser::Finish() {
+void HarmonyParser::Finish(std::string_view end) {
   const std::string waiting = scanner_.TakeHeld();
   for (const char c : waiting) Plain(c);
   // A header that was cut off is no content, but text without a token at its start may be.
   if (at_ == At::kHeader && !header_.starts_with('<')) BeginContent(header_);
   if (at_ == At::kArguments) call_.Break();
+  // The model ends a call with a token that ends the sequence, too.
+  if (at_ == At::kBeforeArguments && EndsMessage(end)) EmptyCall();
   const std::string held = call_.TakeHeld();
   if (!held.empty()) BeginContent(held);
 }

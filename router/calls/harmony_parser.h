@@ -25,7 +25,7 @@ class HarmonyParser : public StreamParser {
                 PartWriter& writer, CallOutput& call);
 
   void Push(std::string_view text) override;
-  void Finish() override;
+  void Finish(std::string_view end) override;
   bool in_reasoning() const override {
     return at_ == At::kBody && kind_ == OutputPart::Kind::kReasoning;
   }
@@ -39,6 +39,8 @@ class HarmonyParser : public StreamParser {
   void OnFrame(std::string_view frame);
   void OnFrameInHeader(std::string_view frame);
   void BeginBody();
+  bool EndsMessage(std::string_view frame) const;
+  void EmptyCall();
   void BeginContent(std::string_view text);
   std::string FunctionOf(std::string_view recipient) const;
 

@@ -149,6 +149,7 @@ constexpr OutputFormat kFormats[] = {
      .style = CallStyle::kJsonOrTagged,
      .arguments = ArgumentStyle::kJson,
      .tags = {.call_open = "[TOOL_CALLS]", .id_open = "[CALL_ID]", .name_end = "[ARGS]"},
+     .short_ids = true,
      .in_template = {"[TOOL_CALLS]"},
      .in_vocabulary = {"[TOOL_CALLS]"}},
     // Qwen2.5, Qwen3, Hermes. <tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>

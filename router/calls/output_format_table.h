@@ -79,6 +79,9 @@ struct OutputFormat {
   // CallStyle::kHarmony: the tokens between the parts of messages.
   std::array<std::string_view, 7> frame = {};
 
+  // The ids of calls are short, because the model's templates ask for that.
+  bool short_ids = false;
+
   // How the format is recognised: texts of the chat template, and tokens of the vocabulary.
   std::array<std::string_view, 3> in_template = {};
   std::array<std::string_view, 3> in_vocabulary = {};

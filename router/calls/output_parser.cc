@@ -1,7 +1,5 @@
 #include "router/calls/output_parser.h"
 
-#include <utility>
-
 #include "router/calls/call_output.h"
 #include "router/calls/harmony_parser.h"
 #include "router/calls/output_format_table.h"
@@ -32,12 +30,12 @@ class OutputParser::Impl {
     parser_->Push(valid);
   }
 
-  void Finish(std::vector<OutputPart>& parts) {
+  void Finish(std::vector<OutputPart>& parts, std::string_view end) {
     writer_.SetTarget(parts);
     std::string valid;
     FlushLossyUtf8(pending_bytes_, valid);
     parser_->Push(valid);
-    parser_->Finish();
+    parser_->Finish(end);
   }
 
   const CallOutput& call() const { return call_; }
@@ -62,7 +60,9 @@ void OutputParser::Push(std::string_view text, bool special, std::vector<OutputP
   impl_->Push(text, special, parts);
 }
 
-void OutputParser::Finish(std::vector<OutputPart>& parts) { impl_->Finish(parts); }
+void OutputParser::Finish(std::vector<OutputPart>& parts, std::string_view end) {
+  impl_->Finish(parts, end);
+}
 
 uint32_t OutputParser::num_whole_calls() const { return impl_->call().num_whole(); }
 uint32_t OutputParser::num_broken_calls() const { return impl_->call().num_broken(); }

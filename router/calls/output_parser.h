@@ -53,8 +53,9 @@ class OutputParser {
   // Appends to `parts`. `text` is the next piece of the output. `special`: it is the spelling of
   // one special token, and else it holds none.
   void Push(std::string_view text, bool special, std::vector<OutputPart>& parts);
-  // The sequence ended. Appends the text that waited.
-  void Finish(std::vector<OutputPart>& parts);
+  // The sequence ended. Appends the text that waited. `end`: the spelling of the token that ended
+  // it and was not pushed; empty: none did. It may be the marker of a call's end.
+  void Finish(std::vector<OutputPart>& parts, std::string_view end = "");
 
   uint32_t num_whole_calls() const;
   uint32_t num_broken_calls() const;

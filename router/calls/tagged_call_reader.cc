@@ -90,8 +90,6 @@ void TaggedCallReader::ExpectBehindName(bool may_have_id, bool may_have_name_end
   at_ = At::kTag;
 }
 
-void TaggedCallReader::ExpectParameter() { ExpectBehindName(false, false); }
-
 void TaggedCallReader::ExpectCallEnd() {
   auto tags = NoTags();
   if (has_fence_) tags[kFenceEndTag] = tags_.fence_end;
@@ -133,7 +131,6 @@ ReadResult TaggedCallReader::PushTag(char c, CallOutput& output) {
 }
 
 ReadResult TaggedCallReader::OnTag(CallOutput& output) {
-  std::string released;
   switch (choice_.index()) {
     case kCallOpenTag:
       BeginName();
@@ -148,8 +145,7 @@ ReadResult TaggedCallReader::OnTag(CallOutput& output) {
     case kKeyOpenTag:
       if (keys_.size() == kMaxParameters) return ReadResult::Leave();
       text_.clear();
-      end_ = {};
-      end_.SetMarkers({tags_.key_end}, released);
+      end_ = MarkerScanner({tags_.key_end});
       at_ = At::kKey;
       return ReadResult::More();
     case kValueOpenTag:
@@ -208,9 +204,7 @@ ReadResult TaggedCallReader::BeginValue(bool is_string, CallOutput& output) {
   if (!output.is_open()) output.Begin(name_);
   output.Arguments(json);
   text_.clear();
-  std::string released;
-  end_ = {};
-  end_.SetMarkers({tags_.value_end}, released);
+  end_ = MarkerScanner({tags_.value_end});
   is_value_begin_ = true;
   holds_newline_ = false;
   at_ = At::kValue;
@@ -258,7 +252,7 @@ void TaggedCallReader::EndValue(CallOutput& output) {
     output.Arguments(
         ValueToJson(value, is_typed_ ? tools_.TypesOf(name_, keys_.back()) : kAnything));
   }
-  ExpectParameter();
+  ExpectBehindName(false, false);
 }
 
 ReadResult TaggedCallReader::BeginObject(CallOutput& output) {

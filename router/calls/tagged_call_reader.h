@@ -38,7 +38,6 @@ class TaggedCallReader : public CallReader {
   void BeginName();
   void ExpectInBlock();
   void ExpectBehindName(bool may_have_id, bool may_have_name_end);
-  void ExpectParameter();
   void ExpectCallEnd();
 
   const OutputFormat& format_;

@@ -25,7 +25,7 @@ void TextParser::UpdateMarkers() {
   active_.clear();
   std::vector<std::string_view> texts;
   const auto add = [&](Marker marker, std::string_view text) {
-    active_.push_back(marker);
+    active_.push_back({marker, text});
     texts.push_back(text);
   };
   if (in_reasoning_) add(Marker::kThinkEnd, format_.think_end);
@@ -79,11 +79,7 @@ void TextParser::PushByte(char c) {
     PlainText(released);
     return;
   }
-  const Marker marker = active_[*found];
-  const std::string text = marker == Marker::kThinkOpen      ? std::string(format_.think_open)
-                           : marker == Marker::kWholeMessage ? std::string(format_.whole_message)
-                           : marker == Marker::kBlockOpen    ? std::string(format_.tags.block_open)
-                                                             : std::string(format_.tags.call_open);
+  const auto [marker, text] = active_[*found];
   PlainText(released);
   const bool needs_fresh =
       marker == Marker::kWholeMessage || (marker == Marker::kThinkOpen && !format_.thinks_anywhere);
@@ -205,7 +201,7 @@ void TextParser::LeaveReader(size_t num_unread) {
   for (const char c : std::string_view(text).substr(num_read)) PushByte(c);
 }
 
-void TextParser::Finish() {
+void TextParser::Finish(std::string_view /*end*/) {
   if (reader_) {
     reader_->Finish(call_);
     LeaveReader(0);

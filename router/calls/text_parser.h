@@ -17,7 +17,8 @@ class StreamParser {
  public:
   virtual ~StreamParser() = default;
   virtual void Push(std::string_view text) = 0;
-  virtual void Finish() = 0;
+  // `end` as in OutputParser::Finish.
+  virtual void Finish(std::string_view end) = 0;
   virtual bool in_reasoning() const = 0;
 };
 
@@ -31,7 +32,7 @@ class TextParser : public StreamParser {
              PartWriter& writer, CallOutput& call);
 
   void Push(std::string_view text) override;
-  void Finish() override;
+  void Finish(std::string_view end) override;
   bool in_reasoning() const override { return in_reasoning_; }
 
  private:
@@ -43,6 +44,11 @@ class TextParser : public StreamParser {
     kWholeMessage,
     kOwedBlockEnd,
     kOwedThinkEnd
+  };
+
+  struct Active {
+    Marker marker;
+    std::string_view text;
   };
 
   void PushByte(char c);
@@ -65,7 +71,7 @@ class TextParser : public StreamParser {
   CallOutput& call_;
 
   MarkerScanner scanner_;
-  std::vector<Marker> active_;  // what the scanner's markers mean
+  std::vector<Active> active_;  // the scanner's markers
   bool in_reasoning_ = false;
   bool is_fresh_ = true;  // no content yet in this stretch
   bool markers_are_stale_ = false;

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
+#include <array>
+#include <cstdint>
+#include <numeric>
 #include <utility>
 
 #include "common/json/json.h"
@@ -13,89 +15,146 @@
 namespace lockstep::router {
 namespace {
 
-constexpr size_t kMaxSchemaSteps = 200;  // of one parameter: schemas may refer to each other
+using nlohmann::json;
+
+// JSON Schema's names of types. A set of types has a bit for each.
+constexpr std::array<std::string_view, 7> kTypeNames = {"string",  "integer", "number", "null",
+                                                        "boolean", "object",  "array"};
+using TypeSet = uint8_t;
 
 absl::Status ToolError(size_t index, std::string_view path, std::string_view expected) {
   return absl::InvalidArgumentError(fmt::format("[{}]{}: expected {}", index, path, expected));
 }
 
-void AddType(std::string type, std::vector<std::string>& types) {
-  if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(std::move(type));
+// Empty for a name that is none of JSON Schema's.
+TypeSet TypeNamed(std::string_view name) {
+  const auto found = std::ranges::find(kTypeNames, name);
+  if (found == kTypeNames.end()) return 0;
+  return static_cast<TypeSet>(1U << static_cast<unsigned>(found - kTypeNames.begin()));
 }
 
-std::string TypeOfValue(const nlohmann::json& value) {
-  if (value.is_number_float()) return "number";
-  return value.is_number() ? "integer" : value.type_name();
+TypeSet TypeOfValue(const json& value) {
+  if (value.is_number_float()) return TypeNamed("number");
+  return TypeNamed(value.is_number() ? "integer" : value.type_name());
 }
 
-// Collects the types that a schema allows, without judging the schema. A keyword that says nothing
-// about types, or that is wrong, is passed over.
-class TypeCollector {
- public:
-  // `root`: where references of the form "#/..." begin.
-  explicit TypeCollector(const nlohmann::json& root) : root_(root) {}
-
-  std::vector<std::string> Collect(const nlohmann::json& schema) {
-    num_steps_ = 0;
-    std::vector<std::string> types;
-    Add(schema, types);
-    return types;
+std::vector<std::string> NamesOf(TypeSet types) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < kTypeNames.size(); ++i) {
+    if ((types >> i & 1) != 0) names.emplace_back(kTypeNames[i]);
   }
+  return names;
+}
+
+// The types that schemas allow, without judging the schemas. A keyword that says nothing about
+// types, or that is wrong, is passed over.
+//
+// A schema also allows what the schemas allow that it names, and these may name it in turn. Each
+// schema is read once, however many name it, so the work is linear in the size of the text.
+class SchemaTypes {
+ public:
+  // `root`: where references of the form "#/..." begin. It must outlive the object.
+  explicit SchemaTypes(const json& root) : root_(root) {}
+
+  // Returns the schema's number. It must be in the root.
+  size_t Add(const json& schema) {
+    const size_t number = NumberOf(schema);
+    for (; num_read_ < schemas_.size(); ++num_read_) Read(num_read_);
+    return number;
+  }
+  // Call after the last Add: hands the types of each schema on to those that name it.
+  void Settle() {
+    std::vector<size_t> changed(schemas_.size());
+    std::iota(changed.begin(), changed.end(), size_t{0});
+    while (!changed.empty()) {
+      const Schema& schema = schemas_[changed.back()];
+      changed.pop_back();
+      for (const size_t user : schema.users) {
+        const TypeSet before = std::exchange(
+            schemas_[user].types, static_cast<TypeSet>(schemas_[user].types | schema.types));
+        if (schemas_[user].types != before) changed.push_back(user);
+      }
+    }
+  }
+  TypeSet TypesOf(size_t number) const { return schemas_[number].types; }
 
  private:
-  void Add(const nlohmann::json& schema, std::vector<std::string>& types) {
-    if (!schema.is_object() || ++num_steps_ > kMaxSchemaSteps) return;
+  struct Schema {
+    const json* text;
+    TypeSet types = 0;
+    std::vector<size_t> users;  // the schemas that name this one
+  };
+
+  size_t NumberOf(const json& schema) {
+    const auto [place, is_new] = numbers_.try_emplace(&schema, schemas_.size());
+    if (is_new) schemas_.push_back({.text = &schema, .users = {}});
+    return place->second;
+  }
+
+  void Read(size_t number) {
+    const json& schema = *schemas_[number].text;
+    if (!schema.is_object()) return;
+    TypeSet types = 0;
     if (const auto type = schema.find("type"); type != schema.end()) {
-      AddNames(*type, types);
+      types = OfNames(*type);
     } else {
-      AddFromValues(schema, types);
+      types = OfValues(schema);
     }
+    const auto nullable = schema.find("nullable");
+    if (nullable != schema.end() && *nullable == true) types |= TypeNamed("null");
+    schemas_[number].types = types;
     for (const char* const keyword : {"anyOf", "oneOf", "allOf"}) {
       const auto choices = schema.find(keyword);
       if (choices == schema.end() || !choices->is_array()) continue;
-      for (const nlohmann::json& choice : *choices) Add(choice, types);
+      for (const json& choice : *choices) schemas_[NumberOf(choice)].users.push_back(number);
     }
     if (const auto reference = schema.find("$ref"); reference != schema.end()) {
-      if (const nlohmann::json* target = Resolve(*reference)) Add(*target, types);
-    }
-    const auto nullable = schema.find("nullable");
-    if (nullable != schema.end() && *nullable == true) AddType("null", types);
-  }
-
-  static void AddNames(const nlohmann::json& type, std::vector<std::string>& types) {
-    if (type.is_string()) AddType(type.get<std::string>(), types);
-    if (!type.is_array()) return;
-    for (const nlohmann::json& name : type) {
-      if (name.is_string()) AddType(name.get<std::string>(), types);
+      const json* const target = Resolve(*reference);
+      if (target != nullptr) schemas_[NumberOf(*target)].users.push_back(number);
     }
   }
 
-  static void AddFromValues(const nlohmann::json& schema, std::vector<std::string>& types) {
+  static TypeSet OfNames(const json& type) {
+    if (type.is_string()) return TypeNamed(type.get_ref<const std::string&>());
+    TypeSet types = 0;
+    if (!type.is_array()) return types;
+    for (const json& name : type) {
+      if (name.is_string()) types |= TypeNamed(name.get_ref<const std::string&>());
+    }
+    return types;
+  }
+
+  static TypeSet OfValues(const json& schema) {
+    TypeSet types = 0;
     if (const auto value = schema.find("const"); value != schema.end()) {
-      AddType(TypeOfValue(*value), types);
+      types |= TypeOfValue(*value);
     }
     const auto values = schema.find("enum");
-    if (values == schema.end() || !values->is_array()) return;
-    for (const nlohmann::json& value : *values) AddType(TypeOfValue(value), types);
+    if (values == schema.end() || !values->is_array()) return types;
+    for (const json& value : *values) types |= TypeOfValue(value);
+    return types;
   }
 
-  const nlohmann::json* Resolve(const nlohmann::json& reference) const {
+  const json* Resolve(const json& reference) const {
     if (!reference.is_string()) return nullptr;
     const std::string& text = reference.get_ref<const std::string&>();
     if (!text.starts_with("#/")) return nullptr;
-    const nlohmann::json* node = &root_;
+    const json* node = &root_;
     for (size_t begin = 2; begin <= text.size();) {
       const size_t end = std::min(text.find('/', begin), text.size());
-      const std::string key = text.substr(begin, end - begin);
-      if (!node->is_object() || !node->contains(key)) return nullptr;
-      node = &(*node)[key];
+      if (!node->is_object()) return nullptr;
+      const auto member = node->find(text.substr(begin, end - begin));
+      if (member == node->end()) return nullptr;
+      node = &*member;
       begin = end + 1;
     }
     return node;
   }
 
-  const nlohmann::json& root_;
-  size_t num_steps_ = 0;
+  const json& root_;
+  std::vector<Schema> schemas_;  // by number
+  absl::flat_hash_map<const json*, size_t> numbers_;
+  size_t num_read_ = 0;
 };
 
 }  // namespace
@@ -132,11 +191,13 @@ absl::Status ToolList::Add(const nlohmann::json& entry, size_t index) {
   const auto parameters = function->find("parameters");
   if (parameters != function->end() && !parameters->is_null()) {
     if (!parameters->is_object()) return ToolError(index, ".function.parameters", "an object");
-    TypeCollector collector(*parameters);
+    SchemaTypes types(*parameters);
     const auto properties = parameters->find("properties");
     if (properties != parameters->end() && properties->is_object()) {
+      for (const auto& [key, schema] : properties->items()) types.Add(schema);
+      types.Settle();
       for (const auto& [key, schema] : properties->items()) {
-        tool.parameters.push_back({key, collector.Collect(schema)});
+        tool.parameters.emplace(key, NamesOf(types.TypesOf(types.Add(schema))));
       }
     }
   }
@@ -153,9 +214,8 @@ const std::vector<std::string>& ToolList::TypesOf(std::string_view function,
   static const std::vector<std::string> kUnknown;
   for (const Tool& tool : tools_) {
     if (tool.name != function) continue;
-    for (const Parameter& known : tool.parameters) {
-      if (known.name == parameter) return known.types;
-    }
+    const auto known = tool.parameters.find(std::string(parameter));
+    if (known != tool.parameters.end()) return known->second;
   }
   return kUnknown;
 }

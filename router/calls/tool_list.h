@@ -1,5 +1,6 @@
 #pragma once
 
+#include <absl/container/flat_hash_map.h>
 #include <absl/status/statusor.h>
 
 #include <cstddef>
@@ -25,13 +26,9 @@ class ToolList {
                                           std::string_view parameter) const;
 
  private:
-  struct Parameter {
-    std::string name;
-    std::vector<std::string> types;
-  };
   struct Tool {
     std::string name;
-    std::vector<Parameter> parameters;
+    absl::flat_hash_map<std::string, std::vector<std::string>> parameters;  // their types
   };
 
   absl::Status Add(const nlohmann::json& entry, size_t index);

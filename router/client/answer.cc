@@ -46,6 +46,33 @@ Json LogprobsJson(const Entries& entries) {
   return json;
 }
 
+Json CallsJson(const std::vector<AnswerCall>& calls) {
+  Json json = Json::array();
+  for (const AnswerCall& call : calls) {
+    json.push_back({{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
+  }
+  return json;
+}
+
+absl::Status CheckCallOrder(const v1::OutputDelta& delta, size_t num_calls) {
+  for (const v1::ToolCallDelta& call : delta.tool_calls()) {
+    if (call.index() > num_calls) {
+      return Internal("the server sent call {} of output {} before call {}", call.index(),
+                      delta.index(), num_calls);
+    }
+    if (call.index() == num_calls) ++num_calls;
+  }
+  return absl::OkStatus();
+}
+
+void AddCall(const v1::ToolCallDelta& in, std::vector<AnswerCall>& calls) {
+  if (in.index() == calls.size()) calls.emplace_back();
+  AnswerCall& out = calls[in.index()];
+  out.id += in.id();
+  out.name += in.name();
+  out.arguments += in.arguments();
+}
+
 Json OutputJson(size_t index, const AnswerOutput& output) {
   const v1::Finish& finish = output.finish;
   Json json = {{"index", index},
@@ -53,6 +80,7 @@ Json OutputJson(size_t index, const AnswerOutput& output) {
                {"token_ids", output.token_ids},
                {"finish_reason", output.finished ? ReasonName(finish.reason()) : "none"}};
   if (!output.reasoning.empty()) json["reasoning"] = output.reasoning;
+  if (!output.tool_calls.empty()) json["tool_calls"] = CallsJson(output.tool_calls);
   if (finish.has_stop_string()) json["stop_string"] = finish.stop_string();
   if (finish.has_stop_token_id()) json["stop_token_id"] = finish.stop_token_id();
   json["usage"] = {{"prompt_tokens", finish.usage().prompt_tokens()},
@@ -96,6 +124,14 @@ void AppendPretty(const Json& json, size_t indent, std::string& out) {
 
 }  // namespace
 
+std::string AnswerOutput::CallLines() const {
+  std::string lines;
+  for (const AnswerCall& call : tool_calls) {
+    lines += fmt::format("call {} {}\n", call.name, call.arguments);
+  }
+  return lines;
+}
+
 absl::Status Answer::Add(const v1::GenerateResponse& response, uint32_t max_outputs) {
   const uint32_t last =
       std::max(response.delta().index(), response.finish().index());  // 0 where there is none
@@ -112,7 +148,11 @@ absl::Status Answer::Add(const v1::GenerateResponse& response, uint32_t max_outp
       break;
     case v1::GenerateResponse::kDelta: {
       const v1::OutputDelta& delta = response.delta();
+      const size_t num_calls =
+          delta.index() < outputs.size() ? outputs[delta.index()].tool_calls.size() : 0;
+      LOCKSTEP_RETURN_IF_ERROR(CheckCallOrder(delta, num_calls));
       AnswerOutput& target = output(delta.index());
+      for (const v1::ToolCallDelta& call : delta.tool_calls()) AddCall(call, target.tool_calls);
       target.text += delta.text();
       target.reasoning += delta.reasoning();
       target.token_ids.insert(target.token_ids.end(), delta.token_ids().begin(),

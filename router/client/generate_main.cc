@@ -207,9 +207,14 @@ bool PrintDelta(const v1::GenerateResponse& response) {
   return !text.empty();
 }
 
+void PrintCalls(const AnswerOutput& output) {
+  std::fputs(ForStdout(output.CallLines()).c_str(), stdout);
+}
+
 void PrintOutputs(const Answer& answer) {
   for (size_t i = 0; i < answer.outputs.size(); ++i) {
     std::printf("[%zu] %s\n", i, ForStdout(answer.outputs[i].text).c_str());
+    PrintCalls(answer.outputs[i]);
   }
 }
 
@@ -221,7 +226,8 @@ ExitCode RunOnce(const GenerateOptions& options, GenerationClient& client,
       client.Generate(request, options.timeout, [&](const auto& response) {
         if (stream) printed = PrintDelta(response) || printed;
       });
-  if (stream && (printed || answer.ok())) std::printf("\n");
+  const bool only_calls = !printed && answer.ok() && !answer->outputs[0].tool_calls.empty();
+  if (stream && (printed || answer.ok()) && !only_calls) std::printf("\n");
   if (!answer.ok()) {
     std::fflush(stdout);
     PrintError(answer.status());
@@ -235,6 +241,8 @@ ExitCode RunOnce(const GenerateOptions& options, GenerationClient& client,
     std::printf("%s\n", ForStdout(answer->ToJson(model)).c_str());
   } else if (!stream) {
     PrintOutputs(*answer);
+  } else {
+    PrintCalls(answer->outputs[0]);
   }
   std::fflush(stdout);
   if (options.stats) std::fprintf(stderr, "%s\n", answer->StatsLine().c_str());
@@ -269,6 +277,8 @@ ExitCode RunInteractive(const GenerateOptions& options, GenerationClient& client
       continue;
     }
     code = kDone;
+    PrintCalls(answer->outputs[0]);
+    std::fflush(stdout);
     AddMessage("assistant", answer->outputs[0].text, request.mutable_chat());
     std::fprintf(stderr, "(%s)\n", answer->StatsLine().c_str());
   }

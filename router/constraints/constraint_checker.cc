@@ -2,11 +2,11 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
 
-#include "common/runtime/wait_until.h"
 #include "common/status.h"
 #include "router/constraints/constraint_limits.h"
 
@@ -15,8 +15,12 @@ namespace {
 
 constexpr size_t kMaxVerdicts = 4096;
 constexpr size_t kMaxVerdictBytes = 16 << 20;
-// A request may meet one engine that ended earlier, but not two in a row.
-constexpr int kAttempts = 2;
+// How often a caller that waits looks whether its client is gone.
+constexpr std::chrono::milliseconds kCancellationCheck(10);
+
+bool HasEnded(const CagedConstraintEngine& engine) { return engine.pid() < 0; }
+
+absl::Status Cancelled() { return absl::CancelledError("the client cancelled the call"); }
 
 }  // namespace
 
@@ -35,58 +39,112 @@ absl::StatusOr<std::unique_ptr<ConstraintChecker>> ConstraintChecker::Start(
     const ConstraintMetrics& metrics) {
   std::unique_ptr<ConstraintChecker> checker(
       new ConstraintChecker(config, std::move(vocabulary), metrics));
-  LOCKSTEP_ASSIGN_OR_RETURN(EnginePtr engine, checker->Acquire());
+  LOCKSTEP_ASSIGN_OR_RETURN(EnginePtr engine, checker->Acquire(/*cancellation=*/nullptr));
   checker->version_ = engine->version();
   checker->Release(std::move(engine));
   return checker;
 }
 
-absl::Status ConstraintChecker::Check(const Constraint& constraint, std::string_view path) {
-  absl::Status status = CheckConstraintLimits(constraint, path);
-  if (status.ok()) status = Annotate(CheckKnown(constraint), path);
+absl::Status ConstraintChecker::Check(const Constraint& constraint, std::string_view path,
+                                      const CancelFlag* cancellation) {
+  absl::Status status;
+  if (const std::optional<absl::Status> known = FindVerdict(constraint)) {
+    status = Annotate(*known, path);
+  } else {
+    status = CheckConstraintLimits(constraint, path);
+    if (status.ok()) status = Annotate(MakeVerdict(constraint, cancellation), path);
+  }
   if (status.ok()) metrics_.accepted_total->Increment();
   if (absl::IsInvalidArgument(status)) metrics_.refused_total->Increment();
   return status;
 }
 
-absl::Status ConstraintChecker::CheckKnown(const Constraint& constraint) {
-  {
-    MutexLock lock(mutex_);
-    if (const std::optional<absl::Status> known = verdicts_.Find(constraint)) return *known;
-  }
-  const auto start = std::chrono::steady_clock::now();
-  const absl::Status verdict = Compile(constraint);
-  if (absl::IsUnavailable(verdict)) return verdict;
-  metrics_.compile_seconds->Observe(
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+size_t ConstraintChecker::num_open() const {
   MutexLock lock(mutex_);
-  verdicts_.Add(constraint, verdict);
-  return verdict;
+  return open_.size();
 }
 
-absl::Status ConstraintChecker::Compile(const Constraint& constraint) {
-  absl::Status status;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    LOCKSTEP_ASSIGN_OR_RETURN(EnginePtr engine, Acquire());
-    status = engine->Check(constraint);
-    Release(std::move(engine));
-    if (!absl::IsUnavailable(status)) break;
+std::optional<absl::Status> ConstraintChecker::FindVerdict(const Constraint& constraint) {
+  MutexLock lock(mutex_);
+  return verdicts_.Find(constraint);
+}
+
+absl::Status ConstraintChecker::MakeVerdict(const Constraint& constraint,
+                                            const CancelFlag* cancellation) {
+  const auto own = std::make_shared<Compilation>(Compilation{&constraint, std::nullopt});
+  if (const std::optional<absl::Status> verdict = Join(own, cancellation)) return *verdict;
+  const auto start = std::chrono::steady_clock::now();
+  const Outcome outcome = Compile(constraint, cancellation);
+  if (outcome.lasts) {
+    metrics_.compile_seconds->Observe(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  // What ends the engine cannot be enforced.
-  return absl::IsAborted(status) ? absl::InvalidArgumentError(status.message()) : status;
+  MutexLock lock(mutex_);
+  if (outcome.lasts) verdicts_.Add(constraint, outcome.verdict);
+  own->verdict = outcome.verdict;
+  std::erase(open_, own);
+  decided_.NotifyAll();
+  return outcome.verdict;
 }
 
-absl::StatusOr<ConstraintChecker::EnginePtr> ConstraintChecker::Acquire() {
+std::optional<absl::Status> ConstraintChecker::Join(const std::shared_ptr<Compilation>& own,
+                                                    const CancelFlag* cancellation) {
+  MutexLock lock(mutex_);
+  for (;;) {
+    // Another caller may have come to a verdict since the last look.
+    if (const std::optional<absl::Status> known = verdicts_.Find(*own->constraint)) return *known;
+    const auto found = std::ranges::find_if(
+        open_, [&](const auto& other) { return *other->constraint == *own->constraint; });
+    if (found == open_.end()) {
+      open_.push_back(own);
+      return std::nullopt;
+    }
+    const std::shared_ptr<Compilation> other = *found;
+    while (!other->verdict.has_value()) {
+      if (IsCancelled(cancellation)) return Cancelled();
+      decided_.WaitFor(mutex_, kCancellationCheck);
+    }
+    if (!absl::IsCancelled(*other->verdict)) return *other->verdict;
+  }
+}
+
+ConstraintChecker::Outcome ConstraintChecker::Compile(const Constraint& constraint,
+                                                      const CancelFlag* cancellation) {
+  absl::StatusOr<EnginePtr> acquired = Acquire(cancellation);
+  if (!acquired.ok()) return {.verdict = acquired.status()};
+  EnginePtr engine = *std::move(acquired);
+  absl::Status status = engine->Check(constraint);
+  if (HasEnded(*engine) && engine->cause() == CagedConstraintEngine::Cause::kProcess) {
+    Revive(engine);
+    status = engine == nullptr ? Unavailable("the constraint engine cannot be started again")
+                               : engine->Check(constraint);
+  }
+  const bool is_own = engine != nullptr &&
+                      (!HasEnded(*engine) || engine->cause() == CagedConstraintEngine::Cause::kJob);
+  Release(std::move(engine));
+  if (is_own) {
+    // What ends the engine cannot be enforced.
+    if (absl::IsAborted(status)) status = absl::InvalidArgumentError(status.message());
+    return {.verdict = status, .lasts = true};
+  }
+  if (absl::IsUnavailable(status)) return {.verdict = status};
+  return {.verdict = Unavailable("the machine is too busy to check it: {}", Message(status))};
+}
+
+absl::StatusOr<ConstraintChecker::EnginePtr> ConstraintChecker::Acquire(
+    const CancelFlag* cancellation) {
   {
     MutexLock lock(mutex_);
-    // Every engine is given back within this time, even if it has to be started again.
+    // The longest time of a job, and of a new start of its engine.
     const auto longest = absl::ToChronoNanoseconds(
         kWallFactor * (config_.engine.job_time + config_.engine.load_time));
     const auto deadline = std::chrono::steady_clock::now() + longest;
     while (idle_.empty() && num_engines_ == config_.max_processes) {
-      if (!WaitUntil(mutex_, released_, deadline)) {
+      if (IsCancelled(cancellation)) return Cancelled();
+      if (std::chrono::steady_clock::now() >= deadline) {
         return Unavailable("all constraint engines are busy");
       }
+      released_.WaitFor(mutex_, kCancellationCheck);
     }
     if (!idle_.empty()) {
       EnginePtr engine = std::move(idle_.back());
@@ -100,14 +158,17 @@ absl::StatusOr<ConstraintChecker::EnginePtr> ConstraintChecker::Acquire() {
   return started;
 }
 
-void ConstraintChecker::Release(EnginePtr engine) {
-  if (engine != nullptr && engine->pid() < 0) {
-    metrics_.restarts_total->Increment();
-    if (const absl::Status status = engine->Restart(); !status.ok()) {
-      spdlog::warn("a constraint engine cannot be started again: {}", Message(status));
-      engine.reset();
-    }
+void ConstraintChecker::Revive(EnginePtr& engine) {
+  if (engine == nullptr || !HasEnded(*engine)) return;
+  metrics_.restarts_total->Increment();
+  if (const absl::Status status = engine->Restart(); !status.ok()) {
+    spdlog::warn("a constraint engine cannot be started again: {}", Message(status));
+    engine.reset();
   }
+}
+
+void ConstraintChecker::Release(EnginePtr engine) {
+  Revive(engine);
   MutexLock lock(mutex_);
   if (engine == nullptr) {
     --num_engines_;

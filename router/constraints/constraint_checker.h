@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "common/constraints/constraint.h"
 #include "common/constraints/engine_process.h"
 #include "common/model_files/tokenizer/vocabulary.h"
+#include "common/runtime/cancel_flag.h"
 #include "common/runtime/mutex.h"
 #include "router/constraints/constraint_metrics.h"
 #include "router/constraints/constraint_verdicts.h"
@@ -36,32 +38,56 @@ class ConstraintChecker {
   // A worker enforces this router's constraints if its engine has this version.
   const std::string& version() const { return version_; }
 
-  // Waits for the engine. INVALID_ARGUMENT "path: ..." if the constraint is beyond the limits, or
-  // the engine refuses it, or it takes too much time or memory. UNAVAILABLE if no process becomes
-  // free in time or can be started. `path` names the constraint's field.
-  absl::Status Check(const Constraint& constraint, std::string_view path);
+  // Waits for the engine, or for the verdict of another caller with the same constraint.
+  // INVALID_ARGUMENT "path: ..." if the constraint is beyond the limits, or the engine refuses it,
+  // or it takes too much time or memory. UNAVAILABLE if no process becomes free in time or can be
+  // started, or if the machine is too busy. CANCELLED soon after `cancellation`, which may be null;
+  // but once an engine compiles for this caller, it does so to the end. `path` names the
+  // constraint's field.
+  absl::Status Check(const Constraint& constraint, std::string_view path,
+                     const CancelFlag* cancellation = nullptr);
+
+  // Constraints without a verdict that callers compile now, or want to compile.
+  size_t num_open() const;
 
  private:
   using EnginePtr = std::unique_ptr<CagedConstraintEngine>;
+  // A constraint that one caller compiles. Others wait for its verdict.
+  struct Compilation {
+    const Constraint* constraint;         // of that caller; valid while the verdict is open
+    std::optional<absl::Status> verdict;  // CANCELLED: that caller gave up
+  };
+  struct Outcome {
+    absl::Status verdict;
+    bool lasts = false;  // follows from the constraint alone
+  };
 
   ConstraintChecker(const ConstraintCheckerConfig& config, std::vector<VocabularyToken> vocabulary,
                     const ConstraintMetrics& metrics);
 
-  absl::Status CheckKnown(const Constraint& constraint);
-  absl::Status Compile(const Constraint& constraint);
-  absl::StatusOr<EnginePtr> Acquire();
-  // `engine` may have ended: it is then started again. Null: it could not be started.
+  std::optional<absl::Status> FindVerdict(const Constraint& constraint);
+  absl::Status MakeVerdict(const Constraint& constraint, const CancelFlag* cancellation);
+  // The verdict of another caller. nullopt: `own` is the constraint's open compilation now.
+  std::optional<absl::Status> Join(const std::shared_ptr<Compilation>& own,
+                                   const CancelFlag* cancellation);
+  Outcome Compile(const Constraint& constraint, const CancelFlag* cancellation);
+  absl::StatusOr<EnginePtr> Acquire(const CancelFlag* cancellation);
+  // Starts an engine that has ended again. Null: it could not be started.
+  void Revive(EnginePtr& engine);
+  // Null: it could not be started.
   void Release(EnginePtr engine);
 
   const ConstraintCheckerConfig config_;
   const std::vector<VocabularyToken> vocabulary_;
   const ConstraintMetrics& metrics_;
   std::string version_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar released_;
+  CondVar decided_;
   std::vector<EnginePtr> idle_ ABSL_GUARDED_BY(mutex_);
   uint32_t num_engines_ ABSL_GUARDED_BY(mutex_) = 0;  // idle, acquired, or about to start
   ConstraintVerdicts verdicts_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Compilation>> open_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::router

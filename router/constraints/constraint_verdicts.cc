@@ -1,36 +1,39 @@
 #include "router/constraints/constraint_verdicts.h"
 
+#include <iterator>
+
 namespace lockstep::router {
 namespace {
 
-std::string KeyOf(const Constraint& constraint) {
-  return std::string(1, static_cast<char>(constraint.kind)) + constraint.text;
+size_t NumBytes(const Constraint& constraint) {
+  return sizeof(constraint.kind) + constraint.text.size();
 }
 
 }  // namespace
 
 std::optional<absl::Status> ConstraintVerdicts::Find(const Constraint& constraint) {
-  const auto place = places_.find(KeyOf(constraint));
-  if (place == places_.end()) return std::nullopt;
-  verdicts_.splice(verdicts_.begin(), verdicts_, place->second);
-  return place->second->second;
+  const auto found = places_.find(KeyOf(constraint));
+  if (found == places_.end()) return std::nullopt;
+  verdicts_.splice(verdicts_.begin(), verdicts_, found->second);
+  return found->second->second;
 }
 
 void ConstraintVerdicts::Add(const Constraint& constraint, const absl::Status& verdict) {
-  std::string key = KeyOf(constraint);
-  if (const auto known = places_.find(key); known != places_.end()) {
-    num_bytes_ -= key.size();
-    verdicts_.erase(known->second);
-    places_.erase(known);
+  if (const auto known = places_.find(KeyOf(constraint)); known != places_.end()) {
+    Remove(known->second);
   }
-  num_bytes_ += key.size();
-  verdicts_.emplace_front(key, verdict);
-  places_[std::move(key)] = verdicts_.begin();
+  verdicts_.emplace_front(constraint, verdict);
+  places_.emplace(KeyOf(verdicts_.front().first), verdicts_.begin());
+  num_bytes_ += NumBytes(constraint);
   while (verdicts_.size() > max_verdicts_ || num_bytes_ > max_bytes_) {
-    num_bytes_ -= verdicts_.back().first.size();
-    places_.erase(verdicts_.back().first);
-    verdicts_.pop_back();
+    Remove(std::prev(verdicts_.end()));
   }
+}
+
+void ConstraintVerdicts::Remove(Place place) {
+  num_bytes_ -= NumBytes(place->first);
+  places_.erase(KeyOf(place->first));
+  verdicts_.erase(place);
 }
 
 }  // namespace lockstep::router

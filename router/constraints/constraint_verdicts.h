@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <list>
 #include <optional>
-#include <string>
+#include <string_view>
 #include <utility>
 
 #include "common/constraints/constraint.h"
@@ -28,12 +28,18 @@ class ConstraintVerdicts {
   size_t num_bytes() const { return num_bytes_; }
 
  private:
-  using Verdict = std::pair<std::string, absl::Status>;  // by kind and text
+  using Verdict = std::pair<Constraint, absl::Status>;
+  using Place = std::list<Verdict>::iterator;
+  // Views the text in `verdicts_`, or that of a caller.
+  using Key = std::pair<ConstraintKind, std::string_view>;
+
+  static Key KeyOf(const Constraint& constraint) { return {constraint.kind, constraint.text}; }
+  void Remove(Place place);
 
   const size_t max_verdicts_;
   const size_t max_bytes_;
   std::list<Verdict> verdicts_;  // the latest use comes first
-  absl::flat_hash_map<std::string, std::list<Verdict>::iterator> places_;
+  absl::flat_hash_map<Key, Place> places_;
   size_t num_bytes_ = 0;
 };
 

@@ -59,6 +59,16 @@ class HostileServer final : public v1::Generation::Service {
     messages = {delta, finish};
   }
 
+  // Before the end of what it says.
+  void Call(const std::string& name, const std::string& arguments) {
+    v1::GenerateResponse delta;
+    v1::ToolCallDelta* const call = delta.mutable_delta()->add_tool_calls();
+    call->set_id("c");
+    call->set_name(name);
+    call->set_arguments(arguments);
+    messages.insert(messages.end() - 1, delta);
+  }
+
   std::string address;
   v1::Model model;
   grpc::Status model_status;
@@ -108,6 +118,33 @@ TEST_F(HostileServerTest, GenerateGivesAPipeTheAnswerAsItIs) {
   server_.Say(text);
   EXPECT_EQ(Run(GenerateArguments(), /*terminal=*/false), 0);
   EXPECT_EQ(output_, text + "\n");
+}
+
+TEST_F(HostileServerTest, CallsOfToolsArePrinted) {
+  server_.Say("I look.");
+  server_.Call("get_weather", R"({"city": "Paris"})");
+  EXPECT_EQ(Run(GenerateArguments(), /*terminal=*/false), 0);
+  EXPECT_EQ(output_, "I look.\ncall get_weather {\"city\": \"Paris\"}\n");
+  server_.Say("");
+  server_.Call("now", "{}");
+  EXPECT_EQ(Run(GenerateArguments(), /*terminal=*/false), 0);
+  EXPECT_EQ(output_, "call now {}\n");
+  server_.Say("");
+  server_.Call(std::string("na") + kHarm + "me", std::string("argu") + kHarm + "ments");
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{}, {"--json"}, {"--n", "2"}}) {
+    Run(GenerateArguments(more), /*terminal=*/true);
+    EXPECT_THAT(output_, AllOf(HasSubstr("na"), HasSubstr("ments")));
+    ExpectHarmless();
+  }
+  CliProcess chat({"chat", "--url", server_.address}, Options(/*terminal=*/true));
+  ASSERT_TRUE(chat.WaitFor("> "));
+  chat.Type("hello\n");
+  EXPECT_TRUE(chat.WaitFor("call na"));
+  EXPECT_TRUE(chat.WaitFor("ments"));
+  ASSERT_TRUE(chat.WaitFor("> "));
+  chat.Type("\x04");
+  EXPECT_EQ(chat.Wait(), 0);
 }
 
 TEST_F(HostileServerTest, ErrorsNeverSteerATerminal) {

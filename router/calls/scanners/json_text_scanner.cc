@@ -247,6 +247,12 @@ void AppendJsonEscaped(std::string_view text, std::string& out) {
   }
 }
 
+void AppendJsonQuoted(std::string_view text, std::string& out) {
+  out.push_back('"');
+  AppendJsonEscaped(text, out);
+  out.push_back('"');
+}
+
 std::string DecodeJsonString(std::string_view json) {
   const auto value = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   return value.is_string() ? value.get<std::string>() : "";
@@ -261,6 +267,16 @@ bool ScanJson(std::string_view text, std::string& out) {
     if (state == ScanState::kEndedBefore && !IsJsonSpace(text[i])) return false;
   }
   return scanner.IsWhole();
+}
+
+bool AppendScalar(std::string_view word, std::string& out) {
+  if (word == "True") word = "true";
+  if (word == "False") word = "false";
+  if (word == "None") word = "null";
+  std::string json;
+  if (!ScanJson(word, json)) return false;
+  out += json;
+  return true;
 }
 
 }  // namespace lockstep::router

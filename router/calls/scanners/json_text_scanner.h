@@ -71,9 +71,14 @@ class JsonTextScanner {
 
 // Appends text as the inside of a JSON string.
 void AppendJsonEscaped(std::string_view text, std::string& out);
+// The same with quotes around it.
+void AppendJsonQuoted(std::string_view text, std::string& out);
 // The text of a JSON string, with its quotes, as JsonTextScanner gives it.
 std::string DecodeJsonString(std::string_view json);
 // Scans a whole text: white space, one value, white space. False: it is something else.
 bool ScanJson(std::string_view text, std::string& out);
+// The same for one value without white space around it, which may also be Python's True, False or
+// None. False: nothing was appended.
+bool AppendScalar(std::string_view word, std::string& out);
 
 }  // namespace lockstep::router

@@ -23,28 +23,6 @@ bool IsDigitOfBase(char c, int base) {
   return base == 16 ? is_hex : c >= '0' && c <= '7';
 }
 
-std::string_view TrimSpace(std::string_view text) {
-  while (!text.empty() && IsJsonSpace(text.back())) text.remove_suffix(1);
-  while (!text.empty() && IsJsonSpace(text.front())) text.remove_prefix(1);
-  return text;
-}
-
-// The JSON of a word or a number. False: it is neither.
-bool AppendScalar(std::string_view word, std::string& out) {
-  if (word == "True") {
-    out += "true";
-  } else if (word == "False") {
-    out += "false";
-  } else if (word == "None") {
-    out += "null";
-  } else {
-    std::string json;
-    if (!ScanJson(word, json)) return false;
-    out += json;
-  }
-  return true;
-}
-
 }  // namespace
 
 ScanState LiteralScanner::Push(char c, std::string& out) {
@@ -185,8 +163,6 @@ ScanState LiteralScanner::PushDelimiter(char c, std::string& out) {
   const TagChoice::State state = delimiter_begin_.Push(c);
   if (state == TagChoice::State::kMismatch) return ScanState::kBad;
   if (state == TagChoice::State::kMore) return ScanState::kMore;
-  std::string released;
-  delimiter_.SetMarkers({kGemmaDelimiter}, released);
   WriteComma(out);
   out.push_back('"');
   at_ = At::kString;
@@ -204,13 +180,11 @@ ScanState LiteralScanner::PushBare(char c, std::string& out) {
     bare_.push_back(c);
     return ScanState::kMore;
   }
-  const std::string_view word = TrimSpace(bare_);
+  const std::string_view word = TrimJsonSpace(bare_);
   WriteComma(out);
   if (!AppendScalar(word, out)) {
     if (!is_gemma || word.empty()) return ScanState::kBad;
-    out.push_back('"');
-    AppendJsonEscaped(word, out);
-    out.push_back('"');
+    AppendJsonQuoted(word, out);
   }
   at_ = At::kBehindValue;
   return IsJsonSpace(c) ? ScanState::kMore : PushStructure(c, out);

@@ -55,7 +55,6 @@ class LiteralScanner {
   ScanState BeginValue(char c, std::string& out);
   bool BeginString(char c, bool is_key, std::string& out);
   ScanState PushBareKey(char c, std::string& out);
-  ScanState EndKey(std::string& out);
   ScanState PushBare(char c, std::string& out);
   ScanState PushDelimiter(char c, std::string& out);
   ScanState PushString(char c, std::string& out);
@@ -75,7 +74,7 @@ class LiteralScanner {
   bool needs_comma_ = false;  // before the current item
   bool string_is_key_ = false;
   char quote_ = 0;
-  MarkerScanner delimiter_;
+  MarkerScanner delimiter_ = MarkerScanner({kGemmaDelimiter});
   TagChoice delimiter_begin_;
   std::string code_;            // the digits so far
   size_t num_code_digits_ = 0;  // 2, 4, 8; 3: octal

@@ -5,6 +5,11 @@
 
 namespace lockstep::router {
 
+MarkerScanner::MarkerScanner(std::vector<std::string_view> markers) {
+  std::string released;  // nothing waits yet
+  SetMarkers(std::move(markers), released);
+}
+
 void MarkerScanner::SetMarkers(std::vector<std::string_view> markers, std::string& released) {
   markers_ = std::move(markers);
   is_empty_ = std::all_of(markers_.begin(), markers_.end(), [](auto m) { return m.empty(); });

@@ -13,6 +13,8 @@ namespace lockstep::router {
 // time.
 class MarkerScanner {
  public:
+  MarkerScanner() = default;
+  explicit MarkerScanner(std::vector<std::string_view> markers);
   // Empty markers are ignored, but keep their index. Bytes that waited for other markers are
   // appended to `released`.
   void SetMarkers(std::vector<std::string_view> markers, std::string& released);
@@ -55,5 +57,14 @@ class TagChoice {
 };
 
 inline bool IsJsonSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
+inline std::string_view TrimJsonSpaceAtEnd(std::string_view text) {
+  while (!text.empty() && IsJsonSpace(text.back())) text.remove_suffix(1);
+  return text;
+}
+inline std::string_view TrimJsonSpace(std::string_view text) {
+  while (!text.empty() && IsJsonSpace(text.front())) text.remove_prefix(1);
+  return TrimJsonSpaceAtEnd(text);
+}
 
 }  // namespace lockstep::router

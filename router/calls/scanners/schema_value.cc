@@ -32,9 +32,8 @@ bool AllowsKind(const std::vector<std::string>& types, char first) {
 }
 
 std::string Quoted(std::string_view text) {
-  std::string json = "\"";
-  AppendJsonEscaped(text, json);
-  json.push_back('"');
+  std::string json;
+  AppendJsonQuoted(text, json);
   return json;
 }
 
@@ -46,14 +45,8 @@ bool IsOnlyString(const std::vector<std::string>& types) {
 
 std::string ValueToJson(std::string_view text, const std::vector<std::string>& types) {
   if (IsOnlyString(types)) return Quoted(text);
-  std::string_view word = text;
-  while (!word.empty() && IsJsonSpace(word.back())) word.remove_suffix(1);
-  while (!word.empty() && IsJsonSpace(word.front())) word.remove_prefix(1);
-  if (word == "True") word = "true";
-  if (word == "False") word = "false";
-  if (word == "None") word = "null";
   std::string json;
-  if (!ScanJson(word, json)) return Quoted(text);
+  if (!AppendScalar(TrimJsonSpace(text), json)) return Quoted(text);
   // A string in quotes among types that include strings: the quotes may belong to it.
   if (json[0] == '"' && Allows(types, "string")) return Quoted(text);
   // A wrong type stays as it is, except where a string is allowed instead.

@@ -100,8 +100,12 @@ class Dialect {
   }
   // The API's own header for the request's id, beside X-Request-Id. Empty: none.
   virtual std::string_view request_id_header() const { return {}; }
-  // The error of one prompt of a list, with the prompt's index in its field.
-  virtual absl::Status OfListedPrompt(const absl::Status& status, size_t index) const = 0;
+  // The error of one prompt of a list, with the prompt's index in its field. The default is for an
+  // API whose bodies have one prompt.
+  virtual absl::Status OfListedPrompt(const absl::Status& status,
+                                      [[maybe_unused]] size_t index) const {
+    return status;
+  }
 };
 
 }  // namespace lockstep::router

@@ -26,8 +26,7 @@ struct BodyReading {
   std::string_view session_id = {};  // HttpRequest::session_id
 };
 
-// Parses a body, which must be one object. `member` not null: its text is set.
-absl::StatusOr<nlohmann::json> ParseBody(std::string_view body, const BodyMeter& meter,
-                                         JsonMemberText* member = nullptr);
+// Parses a body, which must be one object.
+absl::StatusOr<nlohmann::json> ParseBody(std::string_view body, const BodyMeter& meter);
 
 }  // namespace lockstep::router

@@ -7,6 +7,7 @@
 
 #include "common/json/json.h"
 #include "common/json/json_number.h"
+#include "common/json/json_text.h"
 #include "common/status.h"
 
 namespace lockstep::router {
@@ -51,7 +52,7 @@ const json* JsonFields::Find(std::string_view name) {
 }
 
 std::string_view JsonFields::BodyText(std::string_view name) const {
-  return JsonMember(text_, name);
+  return JsonTextOfMember(text_, name);
 }
 
 std::optional<bool> JsonFields::Bool(std::string_view name) {
@@ -96,6 +97,14 @@ std::optional<std::string> JsonFields::String(std::string_view name) {
   if (value->is_string()) return value->get<std::string>();
   FailKind(PathOf(name), "a string", *value);
   return std::nullopt;
+}
+
+std::string JsonFields::RequiredString(std::string_view name) {
+  std::optional<std::string> value = String(name);
+  if (!value.has_value()) {
+    Fail(InvalidArgument("{}: expected a string, got none", PathOf(name)));
+  }
+  return std::move(value).value_or("");
 }
 
 std::vector<uint32_t> JsonFields::TokenIds(std::string_view name) {

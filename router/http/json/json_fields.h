@@ -48,6 +48,7 @@ class JsonFields {
                                  uint32_t high = UINT32_MAX);
   std::optional<float> Number(std::string_view name);
   std::optional<std::string> String(std::string_view name);
+  std::string RequiredString(std::string_view name);      // absent: an error, and ""
   std::vector<uint32_t> TokenIds(std::string_view name);  // empty if absent
   // Reads an array of ids. Anything else is an error at `path`.
   std::vector<uint32_t> TokenIdsOf(const nlohmann::json& array, const std::string& path);

@@ -217,7 +217,7 @@ absl::StatusOr<std::optional<RequestConstraint>> GenerateCall::CheckedConstraint
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<Constraint> constraint, ReadConstraint(sampling));
   if (!constraint) return std::optional<RequestConstraint>();
   ConstraintChecker& checker = *context_.constraints;
-  LOCKSTEP_RETURN_IF_ERROR(checker.Check(*constraint, ConstraintPath(sampling)));
+  LOCKSTEP_RETURN_IF_ERROR(checker.Check(*constraint, ConstraintPath(sampling), &encoding_));
   return RequestConstraint{.constraint = *constraint,
                            .engine = ConstraintEngineHash(checker.version())};
 }

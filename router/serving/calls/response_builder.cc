@@ -47,6 +47,15 @@ bool AddParts(std::vector<OutputPart> parts, bool single_call, PartMessages& out
   return false;
 }
 
+// Whether a token is reasoning, or ends it, and no content came of it.
+bool IsReasoning(bool was_reasoning, const OutputParser& after,
+                 const std::vector<OutputPart>& parts) {
+  const auto is_content = [](const OutputPart& part) {
+    return part.kind == OutputPart::Kind::kContent && !part.text.empty();
+  };
+  return after.in_reasoning() || (was_reasoning && std::ranges::none_of(parts, is_content));
+}
+
 }  // namespace
 
 TextOptions TextOptions::Of(const v1::GenerateRequest& request) {
@@ -78,6 +87,9 @@ ResponseBuilder::ResponseBuilder(const Tokenizer& tokenizer, std::shared_ptr<con
     };
     samples_.back().parts = std::make_unique<Parts>(
         Parts{.splitter = OutputSplitter(options.reading), .messages = PartMessages(i, id_of)});
+    if (!options.stop_strings.empty() && request_->sampling.num_logprobs >= 0) {
+      samples_.back().parts->ahead = std::make_unique<OutputSplitter>(options.reading);
+    }
   }
 }
 
@@ -174,21 +186,39 @@ ResponseBuilder::EarlyEnd ResponseBuilder::AddTokenText(
 ResponseBuilder::EarlyEnd ResponseBuilder::AddTokenParts(
     Sample& sample, TokenId token, std::vector<v1::GenerateResponse>& messages) const {
   OutputSplitter& splitter = sample.parts->splitter;
+  OutputSplitter* const ahead = sample.parts->ahead.get();
+  const OutputParser& state = ahead == nullptr ? splitter.parser() : ahead->parser();
+  const size_t place = messages.size() - 1;  // of the token
   const bool was_reasoning = splitter.parser().in_reasoning();
+  const bool was_state = state.in_reasoning();
   const std::string_view special =
       tokenizer_.IsSpecial(token) ? tokenizer_.TokenBytes(token) : std::string_view();
   EarlyEnd end;
   std::vector<OutputPart> parts;
+  std::vector<OutputPart> parts_ahead;
   if (IsSilentEnd(token)) {
     // The end of the sequence tells the parser as much.
   } else if (!special.empty() && skip_special_tokens_) {
     splitter.AddHiddenSpecial(special);
     splitter.Take("", parts);
+    if (ahead != nullptr) {
+      ahead->AddHiddenSpecial(special);
+      ahead->Take("", parts_ahead);
+    }
   } else if (const std::string piece = sample.detokenizer.Push(token); !piece.empty()) {
     splitter.AddText(piece, special);
     const StopMatcher::Output out = sample.matcher.Push(piece, MayStop(sample));
     splitter.Take(out.text, parts);
     end.stop_string = out.matched;
+    if (ahead != nullptr) {
+      ahead->AddText(piece, special);
+      ahead->Take(piece, parts_ahead);
+    }
+  }
+  v1::OutputDelta* const delta = messages[place].mutable_delta();
+  if (delta->logprobs_size() == delta->token_ids_size() &&
+      IsReasoning(was_state, state, ahead == nullptr ? parts : parts_ahead)) {
+    delta->mutable_logprobs(delta->logprobs_size() - 1)->set_reasoning(true);
   }
   if (end.stop_string.has_value()) splitter.Finish(parts);
   if (was_reasoning || splitter.parser().in_reasoning()) ++sample.parts->num_reasoning_tokens;
@@ -207,7 +237,7 @@ void ResponseBuilder::AddEnd(uint32_t index, const SampleEnd& end,
                              std::vector<v1::GenerateResponse>& messages) {
   Sample& sample = samples_.at(index);
   if (sample.finished) return;
-  const std::optional<size_t> stop_string = AddRest(index, end.reason, messages);
+  const std::optional<size_t> stop_string = AddRest(index, end, messages);
   if (stop_string.has_value()) {
     AddFinish(index, v1::FINISH_REASON_STOP, end.at, messages)
         ->set_stop_string(sample.matcher.stop_string(*stop_string));
@@ -218,7 +248,7 @@ void ResponseBuilder::AddEnd(uint32_t index, const SampleEnd& end,
   if (end.stop_token.has_value()) finish->set_stop_token_id(*end.stop_token);
 }
 
-std::optional<size_t> ResponseBuilder::AddRest(uint32_t index, FinishReason reason,
+std::optional<size_t> ResponseBuilder::AddRest(uint32_t index, const SampleEnd& end,
                                                std::vector<v1::GenerateResponse>& messages) {
   Sample& sample = samples_[index];
   const std::string rest = sample.detokenizer.Flush();
@@ -230,9 +260,10 @@ std::optional<size_t> ResponseBuilder::AddRest(uint32_t index, FinishReason reas
     std::vector<OutputPart> parts;
     splitter.AddText(rest, "");
     splitter.Take(out.text, parts);
-    splitter.Finish(parts);
+    const bool ends_by_token = end.stop_token.has_value() && !out.matched.has_value();
+    splitter.Finish(parts, ends_by_token ? tokenizer_.TokenBytes(*end.stop_token) : "");
     AddParts(std::move(parts), splitter.reading().single_call, sample.parts->messages, messages);
-    if (reason == FinishReason::kStop) {
+    if (end.reason == FinishReason::kStop) {
       sample.parts->num_broken_calls = splitter.parser().num_broken_calls();
     }
   } else if (!out.text.empty()) {

@@ -61,8 +61,11 @@ class ResponseBuilder {
   struct Parts {
     OutputSplitter splitter;
     PartMessages messages;
+    // Reads each token at once, although a stop string may hold its text back. Null: none is
+    // needed.
+    std::unique_ptr<OutputSplitter> ahead = nullptr;
     uint32_t num_reasoning_tokens = 0;
-    uint32_t num_broken_calls = 0;  // set at the end
+    uint32_t num_broken_calls = 0;  // so far; without one that an early end of the output cut
   };
   struct Sample {
     IncrementalDetokenizer detokenizer;
@@ -88,11 +91,12 @@ class ResponseBuilder {
   // Adds one token's text to the last message.
   EarlyEnd AddTokenText(Sample& sample, TokenId token,
                         std::vector<lockstep::v1::GenerateResponse>& messages) const;
-  // The same for a sample with parts, which may need more messages.
+  // The same for a sample with parts, which may need more messages. Marks the token's
+  // log-probability if the token is reasoning.
   EarlyEnd AddTokenParts(Sample& sample, TokenId token,
                          std::vector<lockstep::v1::GenerateResponse>& messages) const;
   // Adds the text that waited for its end. Returns the stop string that it completed, if any.
-  std::optional<size_t> AddRest(uint32_t index, FinishReason reason,
+  std::optional<size_t> AddRest(uint32_t index, const SampleEnd& end,
                                 std::vector<lockstep::v1::GenerateResponse>& messages);
   // The token ended the sequence, and its text is not wanted.
   bool IsSilentEnd(TokenId token) const;

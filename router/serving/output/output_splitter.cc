@@ -42,10 +42,10 @@ void OutputSplitter::Take(std::string_view text, std::vector<OutputPart>& parts)
   waiting_ = rest;
 }
 
-void OutputSplitter::Finish(std::vector<OutputPart>& parts) {
+void OutputSplitter::Finish(std::vector<OutputPart>& parts, std::string_view end) {
   // A stop string has cut this spelling.
   PushPlain(std::exchange(waiting_, {}), parts);
-  parser_.Finish(parts);
+  parser_.Finish(parts, end);
 }
 
 void OutputSplitter::PushPlain(std::string_view text, std::vector<OutputPart>& parts) {

@@ -32,8 +32,8 @@ class OutputSplitter {
   // --- after it ---
   // The next text that came out of the matcher. Appends to `parts`.
   void Take(std::string_view text, std::vector<OutputPart>& parts);
-  // No more text comes out.
-  void Finish(std::vector<OutputPart>& parts);
+  // No more text comes out. `end` as in OutputParser::Finish.
+  void Finish(std::vector<OutputPart>& parts, std::string_view end = "");
 
   const OutputReading& reading() const { return *reading_; }
   const OutputParser& parser() const { return parser_; }

@@ -9,6 +9,7 @@
 #include "router/serving/prompts/open_message.h"
 #include "router/serving/prompts/text_marks.h"
 #include "router/serving/prompts/tool_calls_json.h"
+#include "router/serving/validation/request_validator.h"
 #include "router/text/unicode/utf8.h"
 
 namespace lockstep::router {
@@ -79,9 +80,7 @@ size_t PromptEncoder::NumWorkBytes(const v1::ChatPrompt& chat) {
   const size_t num_json_bytes = chat.template_arguments_json().size() + chat.tools_json().size();
   size_t num_bytes = num_json_bytes;
   for (const v1::ChatMessage& message : chat.messages()) {
-    num_bytes += kMessageWorkBytes + message.role().size() + message.content().size() +
-                 message.name().size() + message.reasoning().size() +
-                 message.tool_call_id().size() + 2 * message.tool_calls_json().size();
+    num_bytes += kMessageWorkBytes + NumTextBytes(message) + message.tool_calls_json().size();
   }
   return num_json_bytes == 0 ? num_bytes : 2 * num_bytes;
 }

@@ -161,6 +161,12 @@ absl::Status CheckModelName(std::string_view name, std::string_view id,
   return NotFound("model: expected {} or nothing, got {}", Quote(id), Quote(name));
 }
 
+size_t NumTextBytes(const v1::ChatMessage& message) {
+  return message.role().size() + message.name().size() + message.content().size() +
+         message.reasoning().size() + message.tool_calls_json().size() +
+         message.tool_call_id().size();
+}
+
 absl::Status CheckChat(const v1::ChatPrompt& chat, const std::string& path,
                        const RequestLimits& limits, const ModelFacts& model) {
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields(path, chat));
@@ -184,9 +190,7 @@ absl::Status CheckChat(const v1::ChatPrompt& chat, const std::string& path,
   for (int i = 0; i < chat.messages_size(); ++i) {
     const v1::ChatMessage& message = chat.messages(i);
     LOCKSTEP_RETURN_IF_ERROR(CheckMessage(message, fmt::format("{}.messages[{}]", path, i)));
-    num_bytes += message.role().size() + message.name().size() + message.content().size() +
-                 message.tool_calls_json().size() + message.tool_call_id().size() +
-                 message.reasoning().size();
+    num_bytes += NumTextBytes(message);
   }
   LOCKSTEP_RETURN_IF_ERROR(
       CheckSize(path + ".messages", num_bytes, limits.max_prompt_bytes, "bytes"));

@@ -74,5 +74,7 @@ absl::Status CheckRequest(const lockstep::v1::GenerateRequest& request, const Re
                           const ModelFacts& model);
 absl::Status CheckChat(const lockstep::v1::ChatPrompt& chat, const std::string& path,
                        const RequestLimits& limits, const ModelFacts& model);
+// Of all texts of a message together.
+size_t NumTextBytes(const lockstep::v1::ChatMessage& message);
 
 }  // namespace lockstep::router

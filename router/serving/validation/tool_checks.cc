@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <string_view>
 
 #include "common/json/json.h"
 #include "common/status.h"
@@ -20,15 +19,6 @@ constexpr std::string_view kFunction = "function";
 bool IsToolNameCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
          c == '-' || c == '.';
-}
-
-absl::Status CheckToolName(const std::string& name, const std::string& path) {
-  if (name.empty() || name.size() > kMaxToolNameBytes ||
-      !std::all_of(name.begin(), name.end(), IsToolNameCharacter)) {
-    return InvalidArgument("{}: expected 1 to {} characters of [a-zA-Z0-9_.-], got {}", path,
-                           kMaxToolNameBytes, Quote(name));
-  }
-  return absl::OkStatus();
 }
 
 // Sets `name`.
@@ -59,7 +49,7 @@ absl::Status CheckTool(const json& tool, const std::string& path, std::string& n
                            DescribeJson(*parameters));
   }
   name = named->get<std::string>();
-  return CheckToolName(name, function_path + ".name");
+  return CheckToolName(function_path + ".name", name);
 }
 
 // The names of the tools.
@@ -104,6 +94,15 @@ absl::Status CheckToolChoice(const v1::ToolChoice& choice, const std::string& pa
 }
 
 }  // namespace
+
+absl::Status CheckToolName(std::string_view path, std::string_view name) {
+  if (!name.empty() && name.size() <= kMaxToolNameBytes &&
+      std::ranges::all_of(name, IsToolNameCharacter)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("{}: expected 1 to {} characters of [a-zA-Z0-9_.-], got {}", path,
+                         kMaxToolNameBytes, Quote(name));
+}
 
 bool OffersTools(const v1::ChatPrompt& chat) {
   return !chat.tools_json().empty() && chat.tool_choice().mode() != v1::ToolChoice::NONE;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "lockstep/v1/generation.pb.h"
 #include "router/serving/validation/request_validator.h"
@@ -11,8 +12,12 @@
 // Checks what a chat says about tools. Pure. Errors as in request_validator.h.
 namespace lockstep::router {
 
-inline constexpr size_t kMaxToolNameBytes = 64;
+// Anthropic's API allows as much, and OpenAI's half of it.
+inline constexpr size_t kMaxToolNameBytes = 128;
 inline constexpr size_t kMaxToolCallIdBytes = 256;
+
+// The name of a tool. A dialect that has its own form of tools checks it at the client's path.
+absl::Status CheckToolName(std::string_view path, std::string_view name);
 
 // The tools, and the choice among them. `path`: of the chat.
 absl::Status CheckTools(const lockstep::v1::ChatPrompt& chat, const std::string& path,

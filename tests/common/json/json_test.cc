@@ -291,12 +291,5 @@ TEST(DescribeJsonTest, IsShortPrintableAndSafeForInvalidText) {
   EXPECT_EQ(DescribeJson(nlohmann::json::array({std::vector<int>(100)})), "an array of 1 elements");
 }
 
-TEST(JsonMemberTest, FindsTheTextOfAMemberOfTheRoot) {
-  const std::string text = R"({"a": {"k": 1}, "k" : [1, {"b":2, "a":"\u006b"}] , "c": "k"})";
-  EXPECT_EQ(JsonMember(text, "k"), R"([1, {"b":2, "a":"\u006b"}])");
-  EXPECT_EQ(JsonMember(text, "c"), "\"k\"");
-  EXPECT_EQ(JsonMember(text, "b"), "");
-}
-
 }  // namespace
 }  // namespace lockstep

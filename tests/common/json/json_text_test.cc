@@ -18,6 +18,25 @@ std::vector<std::string_view> Members(std::string_view object) {
   return {JsonTextOfMember(object, "a"), JsonTextOfMember(object, "b")};
 }
 
+TEST(JsonTextTest, AMemberIsGivenAsItIsWritten) {
+  const std::string object =
+      R"( { "a" : 1.50 , "b":{"a": [1, {"c": "}\""}], "x":[]} ,"q\u0075ote" : "\"," , "d": -2e5})";
+  EXPECT_EQ(JsonTextOfMember(object, "a"), "1.50");
+  EXPECT_EQ(JsonTextOfMember(object, "b"), R"({"a": [1, {"c": "}\""}], "x":[]})");
+  EXPECT_EQ(JsonTextOfMember(JsonTextOfMember(object, "b"), "a"), R"([1, {"c": "}\""}])");
+  EXPECT_EQ(JsonTextOfMember(object, "quote"), R"("\",")");
+  EXPECT_EQ(JsonTextOfMember(object, "d"), "-2e5");
+  EXPECT_EQ(JsonTextOfMember(object, "c"), "");
+  // It never reads outside, whatever the text is.
+  for (size_t size = 0; size < object.size(); ++size) {
+    JsonTextOfMember(std::string_view(object).substr(0, size), "d");
+  }
+  const std::string text = R"({"a": {"k": 1}, "k" : [1, {"b":2, "a":"\u006b"}] , "c": "k"})";
+  EXPECT_EQ(JsonTextOfMember(text, "k"), R"([1, {"b":2, "a":"\u006b"}])");
+  EXPECT_EQ(JsonTextOfMember(text, "c"), "\"k\"");
+  EXPECT_EQ(JsonTextOfMember(text, "b"), "");
+}
+
 TEST(JsonTextTest, MembersAreFoundByTheirKeys) {
   EXPECT_THAT(Members(R"({"b": [1, {"a": 2}], "a": {"b": "}"}})"),
               ElementsAre(R"({"b": "}"})", R"([1, {"a": 2}])"));

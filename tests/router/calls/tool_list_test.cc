@@ -1,6 +1,7 @@
 #include "router/calls/tool_list.h"
 
 #include <absl/status/status.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -81,6 +82,49 @@ TEST(ToolListTest, ReferencesInACircleEnd) {
   EXPECT_EQ(TypesOfSchema(R"({"$ref": "#/$defs/a"})",
                           R"({"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}})"),
             Types());
+}
+
+TEST(ToolListTest, SchemasInACircleAllowTheSame) {
+  const std::string circle = R"({"a": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/b"}]},
+                                 "b": {"anyOf": [{"type": "array"}, {"$ref": "#/$defs/a"}]}})";
+  EXPECT_EQ(TypesOfSchema(R"({"$ref": "#/$defs/a"})", circle), (Types{"string", "array"}));
+  EXPECT_EQ(TypesOfSchema(R"({"$ref": "#/$defs/b"})", circle), (Types{"string", "array"}));
+}
+
+// Each of many parameters names the same large definition, which names further ones. Reading it
+// again for each parameter would look at ten billion values.
+TEST(ToolListTest, EachSchemaIsReadOnce) {
+  constexpr int kParameters = 20'000;
+  constexpr int kDefinitions = 100;
+  const std::string long_name(200, 'n');
+  std::string definitions = "{";
+  for (int i = 0; i < kDefinitions; ++i) {
+    definitions += fmt::format(R"("{0}{1}": {{"$ref": "#/$defs/{0}{2}"}}, )", long_name, i, i + 1);
+  }
+  definitions += fmt::format(R"("{}{}": {{"enum": [true)", long_name, kDefinitions);
+  for (int i = 0; i < 500'000; ++i) definitions += ",1";
+  definitions += "]}}";
+  std::string properties;
+  for (int i = 0; i < kParameters; ++i) {
+    properties +=
+        fmt::format(R"({}"p{}": {{"$ref": "#/$defs/{}0"}})", i == 0 ? "" : ",", i, long_name);
+  }
+  const ToolList tools =
+      Parsed(R"([{"type": "function", "function": {"name": "f", "parameters": {"$defs": )" +
+             definitions + R"(, "properties": {)" + properties + "}}}}]");
+  EXPECT_EQ(tools.TypesOf("f", "p0"), (Types{"integer", "boolean"}));
+  EXPECT_EQ(tools.TypesOf("f", "p19999"), (Types{"integer", "boolean"}));
+}
+
+// Far more schemas in a row than a thread's stack could hold calls.
+TEST(ToolListTest, AChainOfReferencesMayBeLong) {
+  constexpr int kDefinitions = 100'000;
+  std::string definitions = "{";
+  for (int i = 0; i < kDefinitions; ++i) {
+    definitions += fmt::format(R"("{}": {{"$ref": "#/$defs/{}"}}, )", i, i + 1);
+  }
+  definitions += fmt::format(R"("{}": {{"type": "string"}}}})", kDefinitions);
+  EXPECT_EQ(TypesOfSchema(R"({"$ref": "#/$defs/0"})", definitions), Types{"string"});
 }
 
 TEST(ToolListTest, ErrorsSayWhere) {

@@ -71,6 +71,38 @@ TEST(AnswerTest, ReasoningHasAMemberOfItsOwn) {
   EXPECT_EQ(output["usage"]["reasoning_tokens"], 1);
 }
 
+lockstep::v1::GenerateResponse CallDelta(uint32_t call, const std::string& id,
+                                         const std::string& name, const std::string& arguments) {
+  lockstep::v1::GenerateResponse response;
+  lockstep::v1::ToolCallDelta* const delta = response.mutable_delta()->add_tool_calls();
+  delta->set_index(call);
+  delta->set_id(id);
+  delta->set_name(name);
+  delta->set_arguments(arguments);
+  return response;
+}
+
+TEST(AnswerTest, CallsArePutTogether) {
+  Answer answer;
+  EXPECT_TRUE(answer.Add(Delta(0, "I look.", 10), 1).ok());
+  EXPECT_EQ(answer.outputs[0].CallLines(), "");
+  for (const auto& delta :
+       {CallDelta(0, "c1", "get_weather", ""), CallDelta(0, "", "", R"({"city": )"),
+        CallDelta(0, "", "", R"("Paris"})"), CallDelta(1, "c2", "now", "{}"), Finish(0)}) {
+    EXPECT_TRUE(answer.Add(delta, 1).ok());
+  }
+  EXPECT_EQ(answer.outputs[0].CallLines(), "call get_weather {\"city\": \"Paris\"}\ncall now {}\n");
+  const auto output = nlohmann::json::parse(answer.ToJson("m"))["outputs"][0];
+  EXPECT_EQ(output["text"], "I look.");
+  EXPECT_EQ(output["tool_calls"].dump(),
+            R"([{"arguments":"{\"city\": \"Paris\"}","id":"c1","name":"get_weather"},)"
+            R"({"arguments":"{}","id":"c2","name":"now"}])");
+  // A call that nobody began: a server must not make the client allocate.
+  EXPECT_EQ(answer.Add(CallDelta(4'000'000'000u, "c", "f", ""), 1).code(),
+            absl::StatusCode::kInternal);
+  EXPECT_EQ(answer.outputs[0].tool_calls.size(), 2u);
+}
+
 TEST(AnswerTest, PutsDeltasTogetherByIndex) {
   Answer answer = TwoOutputs();
   ASSERT_EQ(answer.outputs.size(), 2u);

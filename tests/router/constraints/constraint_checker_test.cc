@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <string>
@@ -11,6 +13,7 @@
 
 #include "tests/common/constraints/test_engine.h"
 #include "tests/common/status_matchers.h"
+#include "tests/router/templates/child_processes.h"
 
 namespace lockstep::router {
 namespace {
@@ -37,11 +40,16 @@ class ConstraintCheckerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     LOCKSTEP_SKIP_WITHOUT_LLGUIDANCE();
-    ConstraintCheckerConfig config = {.engine = testing::TestEngineConfig(), .max_processes = 2};
-    config.engine.job_time = absl::Seconds(1);
+    checker_ = Started(absl::Seconds(1), 2);
+  }
+
+  std::unique_ptr<ConstraintChecker> Started(absl::Duration job_time, uint32_t max_processes) {
+    ConstraintCheckerConfig config = {.engine = testing::TestEngineConfig(),
+                                      .max_processes = max_processes};
+    config.engine.job_time = job_time;
     auto started = ConstraintChecker::Start(config, testing::TestVocabulary(), metrics_);
-    ASSERT_THAT(started, IsOk());
-    checker_ = *std::move(started);
+    EXPECT_THAT(started, IsOk());
+    return started.ok() ? *std::move(started) : nullptr;
   }
 
   prometheus::Registry registry_;
@@ -73,6 +81,74 @@ TEST_F(ConstraintCheckerTest, ABombIsRefusedInTimeAndRemembered) {
   EXPECT_EQ(checker_->Check(Bomb(1), kPath), refused);
   EXPECT_EQ(metrics_.compile_seconds->Collect().histogram.sample_count, num_compiled);
   EXPECT_THAT(checker_->Check(Schema("{}"), kPath), IsOk());
+}
+
+// The one engine of a checker that is stopped, as if other programs had all processors.
+class StoppedEngineTest : public ConstraintCheckerTest {
+ protected:
+  void Stop(absl::Duration job_time) {
+    checker_.reset();
+    checker_ = Started(job_time, 1);
+    const std::vector<pid_t> engines = testing::ChildrenOf(getpid(), "constraints");
+    ASSERT_EQ(engines.size(), 1u);
+    engine_ = engines[0];
+    ASSERT_EQ(kill(engine_, SIGSTOP), 0);
+  }
+  void Continue() const { ASSERT_EQ(kill(engine_, SIGCONT), 0); }
+  uint64_t num_compiled() const {
+    return metrics_.compile_seconds->Collect().histogram.sample_count;
+  }
+
+  pid_t engine_ = 0;
+};
+
+TEST_F(StoppedEngineTest, WhatABusyMachineCausesIsNoVerdict) {
+  Stop(absl::Milliseconds(200));
+  EXPECT_THAT(checker_->Check(Schema("{}"), kPath),
+              HasError(absl::StatusCode::kUnavailable,
+                       AllOf(StartsWith("sampling.json_schema: "), HasSubstr("too busy"))));
+  EXPECT_EQ(metrics_.refused_total->Value(), 0);
+  EXPECT_EQ(num_compiled(), 0u);
+  EXPECT_THAT(checker_->Check(Schema("{}"), kPath), IsOk());
+}
+
+TEST_F(StoppedEngineTest, AWaiterLeavesWithItsClient) {
+  Stop(absl::Minutes(1));
+  absl::Status first;
+  std::thread first_thread([&] { first = checker_->Check(Schema("{}"), kPath); });
+  while (checker_->num_open() == 0) std::this_thread::yield();
+  // One waits for the verdict on its own constraint, and one for an engine.
+  for (const char* const text : {"{}", R"({"type": "string"})"}) {
+    CancelFlag gone;
+    absl::Status status;
+    std::thread waiter([&] { status = checker_->Check(Schema(text), kPath, &gone); });
+    gone.Cancel();
+    waiter.join();
+    EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  }
+  EXPECT_EQ(checker_->num_open(), 1u);
+  Continue();
+  first_thread.join();
+  EXPECT_THAT(first, IsOk());
+  // A caller that gave up has decided nothing.
+  EXPECT_THAT(checker_->Check(Schema(R"({"type": "string"})"), kPath), IsOk());
+}
+
+TEST_F(StoppedEngineTest, OneConstraintIsCompiledOnceForAllCallers) {
+  Stop(absl::Minutes(1));
+  std::vector<absl::Status> statuses(3, absl::UnknownError(""));
+  std::vector<std::thread> threads;
+  for (absl::Status& status : statuses) {
+    threads.emplace_back(
+        [this, &status] { status = checker_->Check(Schema(R"({"uniqueItems": true})"), kPath); });
+  }
+  while (checker_->num_open() == 0) std::this_thread::yield();
+  Continue();
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses)
+    EXPECT_THAT(status, HasError(kInvalid, HasSubstr("uniqueItems")));
+  EXPECT_EQ(num_compiled(), 1u);
+  EXPECT_EQ(metrics_.refused_total->Value(), 3);
 }
 
 TEST_F(ConstraintCheckerTest, ThreadsShareTheEngines) {

@@ -196,8 +196,8 @@ TEST_F(ToolCallsTest, WhatCannotBeServedIsRefusedByName) {
   body = ToolBody();
   body["tools"][0]["function"]["name"] = "no name";
   ExpectError(Post("/v1/chat/completions", body.dump()), 400, "tools[0].function.name",
-              "expected 1 to 64 characters");
-  ExpectError(Post("/tokenize", body.dump()), 400, "tools[0].function.name", "expected 1 to 64");
+              "expected 1 to 128 characters");
+  ExpectError(Post("/tokenize", body.dump()), 400, "tools[0].function.name", "expected 1 to 128");
   body = ToolBody();
   body["chat_template_kwargs"] = {{"tools", json::array()}};
   ExpectError(Post("/v1/chat/completions", body.dump()), 400, "chat_template_kwargs",

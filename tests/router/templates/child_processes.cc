@@ -10,8 +10,9 @@
 
 namespace lockstep::testing {
 
-std::vector<pid_t> RenderersOf(pid_t parent) {
-  std::vector<pid_t> renderers;
+std::vector<pid_t> ChildrenOf(pid_t parent, std::string_view name) {
+  const std::string shown = std::string(name) + "\n";
+  std::vector<pid_t> found;
   std::error_code error;
   const std::filesystem::path tasks = "/proc/" + std::to_string(parent) + "/task";
   const std::filesystem::directory_iterator end;
@@ -20,10 +21,10 @@ std::vector<pid_t> RenderersOf(pid_t parent) {
     std::ifstream children(task->path() / "children");
     pid_t child = 0;
     while (children >> child) {
-      if (ProcFile(child, "comm") == "template-render\n") renderers.push_back(child);
+      if (ProcFile(child, "comm") == shown) found.push_back(child);
     }
   }
-  return renderers;
+  return found;
 }
 
 std::string ProcFile(pid_t pid, const std::string& name) {

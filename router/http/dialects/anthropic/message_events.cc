@@ -47,7 +47,7 @@ bool IsBrokenCall(const MessageBlock& block) {
          !IsObjectText(block.text);
 }
 
-void WriteBlock(const MessageBlock& block, JsonWriter& json, std::string& out) {
+void WriteBlock(const MessageBlock& block, JsonWriter& json) {
   json.BeginObject().Key("type");
   switch (block.kind) {
     case MessageBlockKind::kThinking:
@@ -59,8 +59,7 @@ void WriteBlock(const MessageBlock& block, JsonWriter& json, std::string& out) {
       break;
     case MessageBlockKind::kToolUse:
       json.String("tool_use").Key("id").String(block.id).Key("name").String(block.name);
-      json.Key("input");
-      out += IsObjectText(block.text) ? CompactJson(block.text) : "{}";
+      json.Key("input").Raw(IsObjectText(block.text) ? CompactJson(block.text) : "{}");
       break;
   }
   json.EndObject();

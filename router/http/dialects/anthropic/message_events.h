@@ -27,9 +27,8 @@ void WriteStop(const MessageStop* stop, JsonWriter& json);
 void WriteMessageUsage(const MessageUsage& usage, JsonWriter& json);
 // A call whose arguments are no whole JSON object.
 bool IsBrokenCall(const MessageBlock& block);
-// The arguments of a broken call, and of one without arguments, become {}. `out`: what `json`
-// appends to.
-void WriteBlock(const MessageBlock& block, JsonWriter& json, std::string& out);
+// The arguments of a broken call, and of one without arguments, become {}.
+void WriteBlock(const MessageBlock& block, JsonWriter& json);
 // Writes the value of "delta": the next piece of a block.
 void WriteBlockDelta(MessageBlockKind kind, std::string_view piece, JsonWriter& json);
 

@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "common/json/json_text.h"
+#include "common/shown_text.h"
 #include "common/status.h"
 #include "router/http/json/json_writer.h"
-#include "router/serving/validation/field_checks.h"
+#include "router/serving/validation/tool_checks.h"
 
 namespace lockstep::router {
 namespace {
@@ -20,7 +21,6 @@ namespace {
 namespace v1 = lockstep::v1;
 using nlohmann::json;
 
-constexpr size_t kMaxToolNameBytes = 128;
 // Hints about caches and about how the answer is sent.
 constexpr auto kIgnoredOfTools = std::to_array<std::string_view>(
     {"cache_control", "eager_input_streaming", "defer_loading", "allowed_callers"});
@@ -43,7 +43,7 @@ void ReadMessageTool(JsonFields& tool, std::string_view text, MessageTools& tool
   if (name.value_or("").empty()) {
     return tool.Fail(InvalidArgument("{}: expected a name, got none", path));
   }
-  tool.Fail(CheckId(path, *name, kMaxToolNameBytes));
+  tool.Fail(CheckToolName(path, *name));
   if (!tools.names.insert(*name).second) {
     return tool.Fail(
         InvalidArgument("{}: expected a name of its own, got {} again", path, Quote(*name)));
@@ -60,17 +60,15 @@ void ReadMessageTool(JsonFields& tool, std::string_view text, MessageTools& tool
   writer.Key("name").String(*name);
   if (description.has_value()) writer.Key("description").String(*description);
   if (strict.has_value()) writer.Key("strict").Bool(*strict);
-  writer.Key("parameters");
-  out += CompactJson(JsonTextOfMember(text, "input_schema"));
+  writer.Key("parameters").Raw(CompactJson(JsonTextOfMember(text, "input_schema")));
   writer.EndObject().EndObject();
 }
 
-void ReadMessageToolArray(JsonFields& fields, std::string_view body, UnknownFields& unknown,
-                          MessageTools& tools) {
+void ReadMessageToolArray(JsonFields& fields, UnknownFields& unknown, MessageTools& tools) {
   const json* const array = fields.Find("tools");
   if (array == nullptr) return;
   if (!array->is_array()) return fields.FailKind("tools", "an array", *array);
-  const std::vector<std::string_view> texts = JsonTextsOfElements(JsonTextOfMember(body, "tools"));
+  const std::vector<std::string_view> texts = JsonTextsOfElements(fields.BodyText("tools"));
   for (size_t i = 0; i < array->size() && fields.ok(); ++i) {
     const std::string path = fmt::format("tools[{}]", i);
     JsonFields tool = fields.Inner((*array)[i], path);
@@ -112,10 +110,9 @@ void ReadMessageToolChoice(JsonFields& choice, const MessageTools& tools, v1::To
 
 }  // namespace
 
-void ReadMessageTools(JsonFields& fields, std::string_view body, UnknownFields& unknown,
-                      v1::ChatPrompt& chat) {
+void ReadMessageTools(JsonFields& fields, UnknownFields& unknown, v1::ChatPrompt& chat) {
   MessageTools tools;
-  ReadMessageToolArray(fields, body, unknown, tools);
+  ReadMessageToolArray(fields, unknown, tools);
   const json* const value = fields.Find("tool_choice");
   v1::ToolChoice mode;
   if (value != nullptr) {

@@ -43,9 +43,6 @@ class AnthropicDialect final : public Dialect {
     AppendAnthropicError(http_status, message, request_id, body);
     return true;
   }
-
-  // A body has one prompt.
-  absl::Status OfListedPrompt(const absl::Status& status, size_t) const override { return status; }
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include "common/json/json_text.h"
 #include "common/status.h"
-#include "router/http/json/json_writer.h"
+#include "router/http/dialects/append_tool_call.h"
 #include "router/serving/validation/field_checks.h"
 
 namespace lockstep::router {
@@ -34,14 +34,6 @@ void AppendTextLine(std::string_view line, std::string& text) {
   text += line;
 }
 
-std::string RequiredText(JsonFields& fields, std::string_view name) {
-  std::optional<std::string> value = fields.String(name);
-  if (!value.has_value()) {
-    fields.Fail(InvalidArgument("{}: expected a string, got none", fields.PathOf(name)));
-  }
-  return std::move(value).value_or("");
-}
-
 void RefuseBlock(JsonFields& block, const std::string& type) {
   block.Fail(Unimplemented("{}: blocks of type {} are not implemented", block.PathOf("type"),
                            Quote(type)));
@@ -53,26 +45,15 @@ void RefuseRole(JsonFields& block, std::string_view role, const std::string& typ
                              block.PathOf("type"), role, Quote(type)));
 }
 
-// Appends a call to an array in the form of OpenAI's `tool_calls`.
-void AppendToolUse(JsonFields& block, std::string_view text, std::string& calls) {
-  const std::string id = RequiredText(block, "id");
-  const std::string name = RequiredText(block, "name");
+void ReadToolUse(JsonFields& block, std::string_view text, std::string& calls) {
+  const std::string id = block.RequiredString("id");
+  const std::string name = block.RequiredString("name");
   const json* const input = block.Find("input");
   if (input != nullptr && !input->is_object()) {
     return block.FailKind(block.PathOf("input"), "an object", *input);
   }
-  if (calls.empty()) {
-    calls = '[';
-  } else {
-    calls.back() = ',';
-  }
-  JsonWriter writer(calls);
-  writer.BeginObject().Key("id").String(id).Key("type").String("function");
-  writer.Key("function").BeginObject().Key("name").String(name);
-  writer.Key("arguments")
-      .String(input == nullptr ? "{}" : CompactJson(JsonTextOfMember(text, "input")));
-  writer.EndObject().EndObject();
-  calls += ']';
+  AppendToolCall(id, name, input == nullptr ? "{}" : CompactJson(JsonTextOfMember(text, "input")),
+                 calls);
 }
 
 // A string, or an array of blocks of text from `first` on, which become lines of one text.
@@ -86,9 +67,9 @@ std::string ReadTextBlocks(JsonFields& owner, const json& value, const std::stri
   std::string text;
   for (size_t i = first; i < value.size() && owner.ok(); ++i) {
     JsonFields block = owner.Inner(value[i], fmt::format("{}[{}]", path, i));
-    const std::string type = RequiredText(block, "type");
+    const std::string type = block.RequiredString("type");
     if (type == "text") {
-      AppendTextLine(RequiredText(block, "text"), text);
+      AppendTextLine(block.RequiredString("text"), text);
     } else {
       RefuseBlock(block, type);
     }
@@ -123,8 +104,7 @@ void MessagesReader::ReadMessages(JsonFields& fields) {
   if (messages == nullptr || messages->empty()) {
     return fields.Fail(InvalidArgument("messages: expected at least 1 message, got none"));
   }
-  const std::vector<std::string_view> texts =
-      JsonTextsOfElements(JsonTextOfMember(body_, "messages"));
+  const std::vector<std::string_view> texts = JsonTextsOfElements(fields.BodyText("messages"));
   for (size_t i = 0; i < messages->size() && fields.ok(); ++i) {
     JsonFields message = fields.Inner((*messages)[i], fmt::format("messages[{}]", i));
     ReadMessage(message, texts[i]);
@@ -152,7 +132,7 @@ v1::ChatMessage& MessagesReader::MessageOf(std::string_view role) {
 }
 
 void MessagesReader::ReadMessage(JsonFields& message, std::string_view text) {
-  const std::string role = RequiredText(message, "role");
+  const std::string role = message.RequiredString("role");
   const std::string path = message.PathOf("content");
   const json* const content = message.Find("content");
   if (role != kUserRole && role != kAssistantRole && role != kSystemRole) {
@@ -179,7 +159,7 @@ void MessagesReader::ReadBlocks(JsonFields& message, std::string_view role, cons
   if (role == kAssistantRole) MessageOf(role);
   for (size_t i = 0; i < blocks.size() && message.ok(); ++i) {
     JsonFields block = message.Inner(blocks[i], fmt::format("{}[{}]", path, i));
-    const std::string type = RequiredText(block, "type");
+    const std::string type = block.RequiredString("type");
     if (role == kAssistantRole) {
       ReadAssistantBlock(block, type, texts[i]);
     } else if (type == "tool_result") {
@@ -197,7 +177,7 @@ void MessagesReader::ReadBlocks(JsonFields& message, std::string_view role, cons
 }
 
 void MessagesReader::ReadUserBlock(JsonFields& block, const std::string& type, std::string& rest) {
-  if (type == "text") return AppendTextLine(RequiredText(block, "text"), rest);
+  if (type == "text") return AppendTextLine(block.RequiredString("text"), rest);
   if (type == "tool_use" || type == "thinking" || type == "redacted_thinking") {
     return RefuseRole(block, kUserRole, type);
   }
@@ -208,14 +188,14 @@ void MessagesReader::ReadAssistantBlock(JsonFields& block, const std::string& ty
                                         std::string_view text) {
   v1::ChatMessage& out = MessageOf(kAssistantRole);
   if (type == "text") {
-    AppendTextLine(RequiredText(block, "text"), *out.mutable_content());
+    AppendTextLine(block.RequiredString("text"), *out.mutable_content());
   } else if (type == "thinking") {
-    AppendTextLine(RequiredText(block, "thinking"), *out.mutable_reasoning());
+    AppendTextLine(block.RequiredString("thinking"), *out.mutable_reasoning());
     block.Find("signature");
   } else if (type == "redacted_thinking") {
     block.Find("data");  // only its author can read it
   } else if (type == "tool_use") {
-    AppendToolUse(block, text, *out.mutable_tool_calls_json());
+    ReadToolUse(block, text, *out.mutable_tool_calls_json());
   } else if (type == "tool_result") {
     RefuseRole(block, kAssistantRole, type);
   } else {
@@ -225,7 +205,7 @@ void MessagesReader::ReadAssistantBlock(JsonFields& block, const std::string& ty
 
 void MessagesReader::ReadToolResult(JsonFields& block) {
   v1::ChatMessage& out = MessageOf(kToolRole);
-  out.set_tool_call_id(RequiredText(block, "tool_use_id"));
+  out.set_tool_call_id(block.RequiredString("tool_use_id"));
   // The text of an error says that it is one.
   block.Bool("is_error");
   const json* const content = block.Find("content");

@@ -15,10 +15,10 @@ namespace lockstep::router {
 // fields.
 class MessagesReader {
  public:
-  // `body`: the text of the whole body. It and the chat must outlive the object.
-  MessagesReader(std::string_view body, lockstep::v1::ChatPrompt& chat)
-      : body_(body), chat_(chat) {}
+  // The chat must outlive the object.
+  explicit MessagesReader(lockstep::v1::ChatPrompt& chat) : chat_(chat) {}
 
+  // The fields are those of a body.
   void ReadSystem(JsonFields& fields);
   // If the last message is the assistant's, the output continues it.
   void ReadMessages(JsonFields& fields);
@@ -35,7 +35,6 @@ class MessagesReader {
   void ReadAssistantBlock(JsonFields& block, const std::string& type, std::string_view text);
   void ReadToolResult(JsonFields& block);
 
-  const std::string_view body_;
   lockstep::v1::ChatPrompt& chat_;
 };
 

@@ -5,7 +5,6 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "common/json/json_text.h"
 #include "common/sampling_numbers.h"
@@ -69,17 +68,17 @@ void ReadOutputFormat(JsonFields& owner, std::string_view name, std::string_view
   owner.Fail(format.Finish());
 }
 
-void ReadOutputConfig(JsonFields& fields, std::string_view body, TemplateArguments& arguments,
+void ReadOutputConfig(JsonFields& fields, TemplateArguments& arguments,
                       v1::SamplingParams& sampling) {
   if (const json* const value = fields.Find("output_config")) {
     JsonFields config = fields.Inner(*value, "output_config");
     arguments.reasoning_effort = config.String("effort");
-    const std::string_view text = JsonTextOfMember(body, "output_config");
+    const std::string_view text = fields.BodyText("output_config");
     ReadOutputFormat(config, "format", JsonTextOfMember(text, "format"), sampling);
     fields.Fail(config.Finish());
   }
   // The name of a beta of the API.
-  ReadOutputFormat(fields, "output_format", JsonTextOfMember(body, "output_format"), sampling);
+  ReadOutputFormat(fields, "output_format", fields.BodyText("output_format"), sampling);
 }
 
 std::string ArgumentsJson(const TemplateArguments& arguments) {
@@ -98,15 +97,15 @@ std::string ArgumentsJson(const TemplateArguments& arguments) {
 }
 
 // What both paths read. An output's format goes to `sampling`.
-void ReadMessagePrompt(JsonFields& fields, std::string_view body, UnknownFields& unknown,
-                       v1::ChatPrompt& chat, v1::SamplingParams& sampling) {
-  MessagesReader reader(body, chat);
+void ReadMessagePrompt(JsonFields& fields, UnknownFields& unknown, v1::ChatPrompt& chat,
+                       v1::SamplingParams& sampling) {
+  MessagesReader reader(chat);
   reader.ReadSystem(fields);
   reader.ReadMessages(fields);
-  ReadMessageTools(fields, body, unknown, chat);
+  ReadMessageTools(fields, unknown, chat);
   TemplateArguments arguments;
   ReadThinking(fields, arguments);
-  ReadOutputConfig(fields, body, arguments, sampling);
+  ReadOutputConfig(fields, arguments, sampling);
   chat.set_template_arguments_json(ArgumentsJson(arguments));
   fields.Ignore(kIgnoredOfBodies);
 }
@@ -166,7 +165,7 @@ absl::StatusOr<MessagesRequest> ParseMessagesRequest(std::string_view body,
   ReadMessageMaxTokens(fields, reading, out, *request.mutable_stop());
   ReadStopSequences(fields, *request.mutable_stop());
   ReadMessageSampling(fields, *request.mutable_sampling());
-  ReadMessagePrompt(fields, body, unknown, *request.mutable_chat(), *request.mutable_sampling());
+  ReadMessagePrompt(fields, unknown, *request.mutable_chat(), *request.mutable_sampling());
   out.names_tool = !request.chat().tool_choice().function().empty();
   request.set_session_id(std::string(reading.session_id));
   LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
@@ -182,7 +181,7 @@ absl::StatusOr<TokenizeQuery> ParseCountTokensRequest(std::string_view body,
   TokenizeQuery out;
   out.request.set_model(fields.String("model").value_or(""));
   v1::SamplingParams unused;
-  ReadMessagePrompt(fields, body, unknown, *out.request.mutable_chat(), unused);
+  ReadMessagePrompt(fields, unknown, *out.request.mutable_chat(), unused);
   constexpr auto kOfOutputs = std::to_array<std::string_view>(
       {"max_tokens", "stop_sequences", "stream", "temperature", "top_k", "top_p"});
   fields.Ignore(kOfOutputs);

@@ -132,7 +132,7 @@ class MessageStream final : public MessageWriter {
   void OnBlock(MessageBlock head, std::string& out) override {
     AppendEvent("content_block_start", out, [&](JsonWriter& json) {
       json.Key("index").Int(index_).Key("content_block");
-      WriteBlock(head, json, out);
+      WriteBlock(head, json);
     });
     // As Anthropic does. If no arguments follow, the input stays {}.
     if (head.kind == MessageBlockKind::kToolUse) OnPiece(head.kind, "", out);
@@ -183,7 +183,7 @@ class WholeMessage final : public MessageWriter {
     const bool is_cut =
         stop_.reason == "max_tokens" || stop_.reason == "model_context_window_exceeded";
     for (const MessageBlock& block : blocks_) {
-      if (is_cut || !IsBrokenCall(block)) WriteBlock(block, json, out);
+      if (is_cut || !IsBrokenCall(block)) WriteBlock(block, json);
     }
     json.EndArray();
     WriteStop(&stop_, json);

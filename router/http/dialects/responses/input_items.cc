@@ -8,6 +8,7 @@
 
 #include "common/json/json.h"
 #include "common/status.h"
+#include "router/http/dialects/append_tool_call.h"
 #include "router/http/dialects/responses/responses_request.h"
 #include "router/http/json/json_writer.h"
 #include "router/serving/validation/field_checks.h"
@@ -27,15 +28,6 @@ void JoinItemText(std::string_view line, std::string_view separator, std::string
   text += line;
 }
 
-std::string ItemString(JsonFields& fields, std::string_view name) {
-  std::optional<std::string> value = fields.String(name);
-  if (value.has_value()) return *std::move(value);
-  if (fields.ok()) {
-    fields.Fail(InvalidArgument("{}: expected a string, got none", fields.PathOf(name)));
-  }
-  return {};
-}
-
 // The text of one part of a content.
 std::string TextOfPart(JsonFields& part) {
   constexpr std::array<std::string_view, 5> kTexts = {"input_text", "output_text", "text",
@@ -43,9 +35,9 @@ std::string TextOfPart(JsonFields& part) {
   constexpr std::array<std::string_view, 3> kIgnored = {"annotations", "logprobs",
                                                         "prompt_cache_breakpoint"};
   part.Ignore(kIgnored);
-  const std::string type = ItemString(part, "type");
-  if (type == "refusal") return ItemString(part, "refusal");
-  if (std::ranges::find(kTexts, type) != kTexts.end()) return ItemString(part, "text");
+  const std::string type = part.RequiredString("type");
+  if (type == "refusal") return part.RequiredString("refusal");
+  if (std::ranges::find(kTexts, type) != kTexts.end()) return part.RequiredString("text");
   part.Fail(
       Unimplemented("{}: parts of type {} are not implemented", part.PathOf("type"), Quote(type)));
   return {};
@@ -74,24 +66,6 @@ std::string ItemText(JsonFields& item, std::string_view name) {
   item.Fail(
       InvalidArgument("{}: expected a string or an array of parts, got none", item.PathOf(name)));
   return {};
-}
-
-std::string ItemCallJson(const std::string& id, const std::string& name,
-                         std::string_view arguments) {
-  std::string text;
-  JsonWriter writer(text);
-  writer.BeginObject().Key("id").String(id).Key("type").String("function");
-  writer.Key("function").BeginObject().Key("name").String(name);
-  writer.Key("arguments").String(arguments).EndObject().EndObject();
-  return text;
-}
-
-// Appends to a JSON array, or begins one.
-void AppendCallJson(std::string_view element, std::string& array) {
-  array.empty() ? array.push_back('[') : array.pop_back();
-  if (array.size() > 1) array += ',';
-  array += element;
-  array += ']';
 }
 
 // Turns items into messages. Errors go to `fields`.
@@ -209,10 +183,10 @@ class ItemReader {
   void ReadCall(JsonFields& item, bool custom) {
     constexpr std::array<std::string_view, 2> kIgnored = {"caller", "async"};
     item.Ignore(kIgnored);
-    const std::string id = ItemString(item, "call_id");
+    const std::string id = item.RequiredString("call_id");
     const std::string name =
-        FlatToolName(item.String("namespace").value_or(""), ItemString(item, "name"));
-    std::string arguments = ItemString(item, custom ? kCustomInput : "arguments");
+        FlatToolName(item.String("namespace").value_or(""), item.RequiredString("name"));
+    std::string arguments = item.RequiredString(custom ? kCustomInput : "arguments");
     if (!item.ok()) return;
     if (custom) {
       const std::string text = std::move(arguments);
@@ -223,13 +197,13 @@ class ItemReader {
     // A message without calls does not take reasoning that came after it.
     const bool joins = last != nullptr && (reasoning_.empty() || !last->tool_calls_json().empty());
     v1::ChatMessage& message = joins ? Joined(*last) : AddAssistant();
-    AppendCallJson(ItemCallJson(id, name, arguments), *message.mutable_tool_calls_json());
+    AppendToolCall(id, name, arguments, *message.mutable_tool_calls_json());
   }
 
   void ReadCallOutput(JsonFields& item) {
     constexpr std::array<std::string_view, 3> kIgnored = {"caller", "name", "namespace"};
     item.Ignore(kIgnored);
-    const std::string id = ItemString(item, "call_id");
+    const std::string id = item.RequiredString("call_id");
     const std::string text = ItemText(item, "output");
     if (!item.ok()) return;
     EndTurn();

@@ -28,13 +28,14 @@ void EchoScalar(const json& object, std::string_view name, JsonWriter& writer) {
   }
 }
 
-void EchoText(const json& body, std::string_view name, std::string_view text,
+// A member with objects in it, as it is written. `text`: of the body.
+void EchoText(const json& body, std::string_view text, std::string_view name,
               std::string_view fallback, JsonWriter& writer) {
   writer.Key(name);
-  if (EchoedMember(body, name) == nullptr || text.empty()) {
+  if (EchoedMember(body, name) == nullptr) {
     writer.Raw(fallback);
   } else {
-    writer.Raw(CompactJson(text));
+    writer.Raw(CompactJson(JsonTextOfMember(text, name)));
   }
 }
 
@@ -49,7 +50,7 @@ void EchoReasoning(const json& body, JsonWriter& writer) {
 
 }  // namespace
 
-std::string RequestEcho(const json& body, const EchoedTexts& texts) {
+std::string RequestEcho(const json& body, std::string_view text) {
   std::string out;
   JsonWriter writer(out);
   writer.Key("background").Bool(false).Key("store").Bool(false);
@@ -65,10 +66,10 @@ std::string RequestEcho(const json& body, const EchoedTexts& texts) {
   const json* const parallel = EchoedMember(body, "parallel_tool_calls");
   writer.Key("parallel_tool_calls").Bool(parallel == nullptr || *parallel == true);
   EchoReasoning(body, writer);
-  EchoText(body, "text", texts.text, R"({"format":{"type":"text"}})", writer);
-  EchoText(body, "tool_choice", texts.tool_choice, R"("auto")", writer);
-  EchoText(body, "tools", texts.tools, "[]", writer);
-  EchoText(body, "metadata", texts.metadata, "{}", writer);
+  EchoText(body, text, "text", R"({"format":{"type":"text"}})", writer);
+  EchoText(body, text, "tool_choice", R"("auto")", writer);
+  EchoText(body, text, "tools", "[]", writer);
+  EchoText(body, text, "metadata", "{}", writer);
   return out;
 }
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "common/json/json_text.h"
 #include "common/status.h"
@@ -13,6 +12,7 @@
 #include "router/http/json/json_writer.h"
 #include "router/serving/validation/field_checks.h"
 #include "router/serving/validation/request_validator.h"
+#include "router/serving/validation/tool_checks.h"
 
 namespace lockstep::router {
 namespace {
@@ -97,6 +97,7 @@ class ResponseToolReader {
     out.name = RequiredName(tool, "name");
     out.name_space = name_space;
     out.flat_name = FlatToolName(name_space, out.name);
+    if (tool.ok()) tool.Fail(CheckToolName(tool.PathOf("name"), out.flat_name));
     out.custom = custom;
     ResponseFunction function;
     function.name = out.flat_name;
@@ -162,16 +163,13 @@ class ResponseToolReader {
   }
 
   static std::string RequiredName(JsonFields& fields, std::string_view name) {
-    const std::optional<std::string> value = fields.String(name);
-    if (!value.has_value() && fields.ok()) {
-      fields.Fail(InvalidArgument("{}: expected a string, got none", fields.PathOf(name)));
-    }
-    if (value.has_value() && value->empty()) {
+    std::string value = fields.RequiredString(name);
+    if (value.empty()) {
       fields.Fail(
           InvalidArgument("{}: expected at least 1 character, got none", fields.PathOf(name)));
     }
-    if (value.has_value()) fields.Fail(CheckId(fields.PathOf(name), *value, kMaxIdBytes));
-    return value.value_or("");
+    fields.Fail(CheckId(fields.PathOf(name), value, kMaxIdBytes));
+    return value;
   }
 
   JsonFields& fields_;
@@ -268,10 +266,12 @@ class ResponseChoiceReader {
 
 }  // namespace
 
-void ReadResponseTools(JsonFields& fields, std::string_view text, UnknownFields& unknown,
-                       std::vector<ResponseTool>& tools, v1::ChatPrompt& chat) {
+void ReadResponseTools(JsonFields& fields, UnknownFields& unknown, std::vector<ResponseTool>& tools,
+                       v1::ChatPrompt& chat) {
   ResponseToolReader reader(fields, unknown, tools);
-  if (const json* const list = fields.Find("tools")) reader.ReadList(*list, "tools", text, "");
+  if (const json* const list = fields.Find("tools")) {
+    reader.ReadList(*list, "tools", fields.BodyText("tools"), "");
+  }
   const bool parallel = fields.Bool("parallel_tool_calls").value_or(true);
   if (!fields.ok()) return;
   v1::ToolChoice choice;

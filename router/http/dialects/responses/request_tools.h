@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "lockstep/v1/generation.pb.h"
@@ -16,10 +15,8 @@ inline constexpr size_t kMaxTools = 1024;  // of one request, those in namespace
 //
 // A custom tool becomes a function with the one parameter kCustomInput. The tools of a namespace
 // become functions with flat names. Tools that only OpenAI can run are left out, and are added to
-// the unknown fields.
-//
-// `text`: of the member `tools`, for the order of keys in schemas.
-void ReadResponseTools(JsonFields& fields, std::string_view text, UnknownFields& unknown,
-                       std::vector<ResponseTool>& tools, lockstep::v1::ChatPrompt& chat);
+// the unknown fields. Schemas keep the order of their keys.
+void ReadResponseTools(JsonFields& fields, UnknownFields& unknown, std::vector<ResponseTool>& tools,
+                       lockstep::v1::ChatPrompt& chat);
 
 }  // namespace lockstep::router

@@ -57,9 +57,6 @@ class ResponsesDialectImpl final : public Dialect {
     error.AppendJson(body);
     return ErrorHead(status, facts.retry_after);
   }
-
-  // Never called: a body has one prompt.
-  absl::Status OfListedPrompt(const absl::Status& status, size_t) const override { return status; }
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "common/json/json_text.h"
 #include "common/status.h"
 #include "router/http/dialects/openai/body/request_fields.h"
+#include "router/http/dialects/openai/body/thinking_fields.h"
 #include "router/http/dialects/responses/input_items.h"
 #include "router/http/dialects/responses/request_echo.h"
 #include "router/http/dialects/responses/request_tools.h"
@@ -57,8 +58,7 @@ void ReadResponseOutput(JsonFields& fields, const BodyReading& reading, AnswerOp
   if (options.logprobs) request.mutable_output()->set_logprobs(top.value_or(0));
 }
 
-// `text`: of the member `text`, for the order of keys in the schema.
-void ReadTextFormat(JsonFields& fields, std::string_view text, v1::SamplingParams& sampling) {
+void ReadTextFormat(JsonFields& fields, v1::SamplingParams& sampling) {
   constexpr std::array<std::string_view, 3> kIgnored = {"name", "description", "strict"};
   const json* const format_value = fields.Find("format");
   if (format_value == nullptr) return;
@@ -70,8 +70,8 @@ void ReadTextFormat(JsonFields& fields, std::string_view text, v1::SamplingParam
     if (schema == nullptr || !schema->is_object()) {
       format.FailKind(format.PathOf("schema"), "an object", schema == nullptr ? json() : *schema);
     } else {
-      sampling.set_json_schema(
-          CompactJson(JsonTextOfMember(JsonTextOfMember(text, "format"), "schema")));
+      const std::string_view text = JsonTextOfMember(fields.BodyText("text"), "format");
+      sampling.set_json_schema(CompactJson(JsonTextOfMember(text, "schema")));
     }
   } else if (type == "json_object") {
     sampling.set_json_object(true);
@@ -82,19 +82,17 @@ void ReadTextFormat(JsonFields& fields, std::string_view text, v1::SamplingParam
   fields.Fail(format.Finish());
 }
 
-void ReadTextSettings(JsonFields& fields, std::string_view text, v1::SamplingParams& sampling) {
+void ReadTextSettings(JsonFields& fields, v1::SamplingParams& sampling) {
   const json* const value = fields.Find("text");
   if (value == nullptr) return;
   JsonFields inner = fields.Inner(*value, "text");
-  if (inner.ok()) ReadTextFormat(inner, text, sampling);
+  if (inner.ok()) ReadTextFormat(inner, sampling);
   inner.Refuse(UnservedOfText());
   fields.Fail(inner.Finish());
 }
 
 // Returns the effort, or "".
 std::string ReadEffort(JsonFields& fields) {
-  constexpr std::array<std::string_view, 7> kEfforts = {"none", "minimal", "low", "medium",
-                                                        "high", "xhigh",   "max"};
   // The answer has the reasoning itself, so a summary of it is not needed.
   constexpr std::array<std::string_view, 4> kIgnored = {"summary", "generate_summary", "context",
                                                         "mode"};
@@ -103,7 +101,7 @@ std::string ReadEffort(JsonFields& fields) {
   JsonFields reasoning = fields.Inner(*value, "reasoning");
   reasoning.Ignore(kIgnored);
   std::string effort = reasoning.String("effort").value_or("");
-  if (!effort.empty() && std::ranges::find(kEfforts, effort) == kEfforts.end()) {
+  if (!effort.empty() && !IsEffort(effort)) {
     reasoning.Fail(
         InvalidArgument("{}: expected one of none, minimal, low, medium, high, xhigh, max, got {}",
                         reasoning.PathOf("effort"), Quote(effort)));
@@ -113,13 +111,14 @@ std::string ReadEffort(JsonFields& fields) {
 }
 
 // The template's variables: those of the request, and one for the effort unless the request has it.
-void ReadResponseTemplate(JsonFields& fields, std::string_view text, const std::string& effort,
-                          v1::ChatPrompt& chat) {
+void ReadResponseTemplate(JsonFields& fields, const std::string& effort, v1::ChatPrompt& chat) {
   const json* const given = fields.Find(kResponseTemplateArguments);
   if (given != nullptr && !given->is_object()) {
     return fields.FailKind(std::string(kResponseTemplateArguments), "an object", *given);
   }
-  std::string arguments = given == nullptr || given->empty() ? "{}" : CompactJson(text);
+  std::string arguments = given == nullptr || given->empty()
+                              ? "{}"
+                              : CompactJson(fields.BodyText(kResponseTemplateArguments));
   const std::string_view name = effort == "none" ? "enable_thinking" : "reasoning_effort";
   if (!effort.empty() && (given == nullptr || !given->contains(name))) {
     const std::string value = effort == "none" ? "false" : fmt::format("\"{}\"", effort);
@@ -170,12 +169,9 @@ absl::StatusOr<ResponsesRequest> ParseResponsesRequest(std::string_view body,
   ReadCommonFields(fields, reading, out, request);
   ReadResponseOutput(fields, reading, out.options, request);
   ReadInput(fields, chat);
-  const std::string_view tools = JsonTextOfMember(body, "tools");
-  ReadResponseTools(fields, tools, unknown, out.tools, chat);
-  const std::string_view text = JsonTextOfMember(body, "text");
-  ReadTextSettings(fields, text, *request.mutable_sampling());
-  ReadResponseTemplate(fields, JsonTextOfMember(body, kResponseTemplateArguments),
-                       ReadEffort(fields), chat);
+  ReadResponseTools(fields, unknown, out.tools, chat);
+  ReadTextSettings(fields, *request.mutable_sampling());
+  ReadResponseTemplate(fields, ReadEffort(fields), chat);
   ReadCacheKey(fields, request);
   CheckMetadata(fields);
   // Responses are never kept.
@@ -184,10 +180,7 @@ absl::StatusOr<ResponsesRequest> ParseResponsesRequest(std::string_view body,
   if (!out.request_id.empty()) out.SetRequestId(out.request_id);
   LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
   out.ignored_fields = unknown.list();
-  out.echo = RequestEcho(parsed, {.tools = tools,
-                                  .text = text,
-                                  .tool_choice = JsonTextOfMember(body, "tool_choice"),
-                                  .metadata = JsonTextOfMember(body, "metadata")});
+  out.echo = RequestEcho(parsed, body);
   return out;
 }
 

@@ -101,9 +101,7 @@ void ResponsesWriter::Begin(std::string& out) {
 
 void ResponsesWriter::AddDelta(const v1::OutputDelta& delta, std::string& out) {
   usage_.output_tokens += delta.token_ids_size();
-  if (request_.options.logprobs) {
-    logprobs_.insert(logprobs_.end(), delta.logprobs().begin(), delta.logprobs().end());
-  }
+  if (request_.options.logprobs) KeepLogprobs(delta);
   if (!delta.reasoning().empty()) {
     Open(OutputItem::Kind::kReasoning, out);
     AddPiece(delta.reasoning(), {}, out);
@@ -114,7 +112,18 @@ void ResponsesWriter::AddDelta(const v1::OutputDelta& delta, std::string& out) {
   }
   for (const v1::ToolCallDelta& call : delta.tool_calls()) AddCall(call, out);
   // Only text has log-probabilities.
-  if (!delta.reasoning().empty() || !delta.tool_calls().empty()) logprobs_.clear();
+  if (!delta.tool_calls().empty()) logprobs_.clear();
+}
+
+void ResponsesWriter::KeepLogprobs(const v1::OutputDelta& delta) {
+  bool reasons = !delta.reasoning().empty();
+  for (const v1::TokenLogprob& entry : delta.logprobs()) {
+    if (!entry.reasoning()) {
+      logprobs_.push_back(entry);
+    } else if (std::exchange(reasons, false)) {
+      logprobs_.clear();  // of the marker before the reasoning
+    }
+  }
 }
 
 void ResponsesWriter::AddCall(const v1::ToolCallDelta& call, std::string& out) {
@@ -131,12 +140,15 @@ void ResponsesWriter::AddCall(const v1::ToolCallDelta& call, std::string& out) {
 void ResponsesWriter::Open(OutputItem::Kind kind, std::string& out) {
   if (IsOpen() && items_.back().kind == kind) return;
   Close(/*cut=*/false, out);
-  const std::string id =
-      fmt::format("{}{}_{}", IdPrefixOf(kind), request_.request_id, items_.size());
-  OutputItem& item = items_.emplace_back();
+  OutputItem item;
   item.kind = kind;
-  item.id = id;
-  num_held_bytes_ += kBytesPerItem;
+  AddItem(std::move(item), out);
+}
+
+void ResponsesWriter::AddItem(OutputItem item, std::string& out) {
+  item.id = fmt::format("{}{}_{}", IdPrefixOf(item.kind), request_.request_id, items_.size());
+  num_held_bytes_ += kBytesPerItem + item.name.size() + item.name_space.size();
+  items_.push_back(std::move(item));
   OnItem(out);
 }
 
@@ -152,11 +164,8 @@ void ResponsesWriter::OpenCall(const v1::ToolCallDelta& call, std::string& out) 
     item.name = tool->name;
     item.name_space = tool->name_space;
   }
-  item.id = fmt::format("{}{}_{}", IdPrefixOf(item.kind), request_.request_id, items_.size());
   custom_input_ = CustomInput();
-  num_held_bytes_ += kBytesPerItem + item.name.size() + item.name_space.size();
-  items_.push_back(std::move(item));
-  OnItem(out);
+  AddItem(std::move(item), out);
 }
 
 void ResponsesWriter::AddPiece(std::string_view piece, std::vector<v1::TokenLogprob> logprobs,

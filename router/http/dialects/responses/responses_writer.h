@@ -55,10 +55,14 @@ class ResponsesWriter : public AnswerWriter {
 
  private:
   void AddDelta(const lockstep::v1::OutputDelta& delta, std::string& out);
+  // Those of reasoning belong to no text.
+  void KeepLogprobs(const lockstep::v1::OutputDelta& delta);
   void AddCall(const lockstep::v1::ToolCallDelta& call, std::string& out);
   void AddFinish(const lockstep::v1::Finish& finish, std::string& out);
   // The open item becomes one of this kind.
   void Open(OutputItem::Kind kind, std::string& out);
+  // Gives the item its id.
+  void AddItem(OutputItem item, std::string& out);
   void OpenCall(const lockstep::v1::ToolCallDelta& call, std::string& out);
   void AddPiece(std::string_view piece, std::vector<lockstep::v1::TokenLogprob> logprobs,
                 std::string& out);

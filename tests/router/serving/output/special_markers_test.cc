@@ -15,24 +15,31 @@ namespace {
 using ::testing::MatchesRegex;
 using ::testing::SizeIs;
 
+constexpr TokenId kFirstAdded = 263;
+
 // Markers of Mistral are special tokens.
 class SpecialMarkersTest : public ToolOutputTest {
  protected:
   SpecialMarkersTest() {
+    Load({"[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]", "[X]"});
+    request_->sampling.stop_token_ids = {};
+    Read("mistral", {.parse_calls = true, .split_reasoning = true});
+  }
+
+  // A tokenizer with these tokens, from kFirstAdded on.
+  void Load(const std::vector<std::string>& added, bool special = true) {
     nlohmann::json definition = TinyTokenizerJson();
-    TokenId id = 263;
-    for (const char* const content : {"[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]", "[X]"}) {
+    TokenId id = kFirstAdded;
+    for (const std::string& content : added) {
       definition["added_tokens"].push_back({{"id", id++},
                                             {"content", content},
                                             {"single_word", false},
                                             {"lstrip", false},
                                             {"rstrip", false},
                                             {"normalized", false},
-                                            {"special", true}});
+                                            {"special", special}});
     }
     special_ = *LoadTiny(definition);
-    request_->sampling.stop_token_ids = {};
-    Read("mistral", {.parse_calls = true, .split_reasoning = true});
   }
 
   std::vector<TokenId> Tokens(const std::string& text) const {
@@ -103,6 +110,86 @@ TEST_F(SpecialMarkersTest, HowTokensCameTogetherChangesNothing) {
       EXPECT_EQ(said.text, whole.text);
       EXPECT_EQ(said.calls, whole.calls);
     }
+  }
+}
+
+TEST_F(SpecialMarkersTest, ATokenThatBeginsTheTextIsNoReasoning) {
+  Load({"</think>So"}, /*special=*/false);
+  Read("hermes", {.split_reasoning = true, .begins_in_reasoning = true});
+  request_->sampling.num_logprobs = 0;
+  Start(*special_);
+  SampleOutput sample = Sample(Tokens("a</think>So"));
+  ASSERT_EQ(sample.tokens.back(), kFirstAdded);
+  for (const TokenId token : sample.tokens) {
+    sample.logprobs.push_back({.token = token, .logprob = -1, .rank = 1, .top = {}});
+  }
+  ConsumeSample(std::move(sample));
+  End(FinishReason::kStop);
+  EXPECT_EQ(What().reasoning, "a");
+  EXPECT_EQ(What().text, "So");
+  std::vector<bool> reasoning;
+  for (const lockstep::v1::GenerateResponse& message : messages_) {
+    for (const auto& entry : message.delta().logprobs()) reasoning.push_back(entry.reasoning());
+  }
+  EXPECT_THAT(reasoning, ::testing::ElementsAre(true, false));
+}
+
+// A marker may be a token that ends the output. gpt-oss ends its calls so.
+class HarmonyEndTest : public SpecialMarkersTest {
+ protected:
+  HarmonyEndTest() {
+    Load({"<|call|>", "<|return|>", "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>",
+          "<|end|>"});
+    request_->sampling.stop_token_ids = {kFirstAdded, kFirstAdded + 1};
+    Read("harmony", {.parse_calls = true, .split_reasoning = true});
+  }
+  // The output without its last token, which is sampled and ends it.
+  Said SayUntil(const std::string& text, TokenId last) {
+    std::vector<TokenId> tokens = Tokens(text);
+    tokens.push_back(last);
+    Start(*special_);
+    ConsumeSample(Sample(tokens));
+    SampleOutput end = Sample({});
+    end.end = SampleEnd{.reason = FinishReason::kStop,
+                        .stop_token = last,
+                        .num_generated_tokens = 0,
+                        .at = kOutputBegun};
+    ConsumeSample(std::move(end));
+    return What();
+  }
+};
+
+TEST_F(HarmonyEndTest, ACallWithoutArgumentsIsWhole) {
+  const std::string header = "<|channel|>commentary to=functions.f<|constrain|>json<|message|>";
+  for (const char* const arguments : {"", " ", "{}"}) {
+    SCOPED_TRACE(arguments);
+    const Said said = SayUntil(header + arguments, kFirstAdded);
+    ASSERT_THAT(said.calls, SizeIs(1));
+    EXPECT_EQ(said.calls[0].name, "f");
+    EXPECT_EQ(said.calls[0].arguments, "{}");
+    EXPECT_EQ(said.text, "");
+    EXPECT_EQ(said.finish.reason(), lockstep::v1::FINISH_REASON_TOOL_CALLS);
+    EXPECT_EQ(said.finish.stop_token_id(), kFirstAdded);
+  }
+}
+
+TEST_F(HarmonyEndTest, ACallThatIsCutIsNone) {
+  const std::string header = "<|channel|>commentary to=functions.f<|message|>";
+  const Said said = Say(Tokens(header), {1}, FinishReason::kLength, *special_);
+  EXPECT_THAT(said.calls, SizeIs(0));
+  EXPECT_EQ(said.finish.reason(), lockstep::v1::FINISH_REASON_LENGTH);
+  const Said broken = SayUntil(header + "{\"x\": \"a", kFirstAdded);
+  EXPECT_EQ(broken.calls.at(0).arguments, "{\"x\": \"a");
+  EXPECT_EQ(broken.finish.reason(), lockstep::v1::FINISH_REASON_STOP);
+  EXPECT_EQ(builder_->tool_calls().num_broken, 1u);
+}
+
+TEST_F(HarmonyEndTest, TheEndOfAMessageIsNotShown) {
+  for (const bool skips : {true, false}) {
+    options_.skip_special_tokens = skips;
+    Read("harmony", {.split_reasoning = true, .keep_special_tokens = !skips});
+    const Said said = SayUntil("<|channel|>final<|message|>Hi", kFirstAdded + 1);
+    EXPECT_EQ(said.text, "Hi");
   }
 }
 

@@ -1,4 +1,5 @@
 // The output of chats with tools and reasoning, from tokens to messages.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
@@ -143,6 +144,42 @@ TEST_F(ToolOutputTest, LogprobsComeOnceForEachToken) {
   End(FinishReason::kStop);
   EXPECT_EQ(What().tokens, tokens);
   EXPECT_EQ(What().num_logprobs, tokens.size());
+}
+
+// Each token with its log-probability; "_" for the tokens of reasoning.
+TEST_F(ToolOutputTest, LogprobsSayWhichTokensAreReasoning) {
+  const std::string output = "<think>abc</think>def";
+  // Those of the opening marker are no reasoning before it is whole.
+  const std::string expected =
+      "<think" + std::string(std::string(">abc</think>").size(), '_') + "def";
+  const size_t end = output.size();
+  for (const char* const stop : {"", "c</think>d!", "abc</think>defg"}) {
+    for (const size_t size : {size_t{1}, size_t{4}, end}) {
+      SCOPED_TRACE(fmt::format("{} at once, stop string \"{}\"", size, stop));
+      request_->sampling.num_logprobs = 0;
+      ReadHermes();
+      options_.stop_strings.clear();
+      if (*stop != '\0') options_.stop_strings.emplace_back(stop);
+      Start(tokenizer_);
+      for (size_t at = 0; at < end; at += size) {
+        SampleOutput sample = Sample(Bytes(output.substr(at, size)));
+        for (const TokenId token : sample.tokens) {
+          sample.logprobs.push_back({.token = token, .logprob = -1, .rank = 1, .top = {}});
+        }
+        ConsumeSample(std::move(sample));
+      }
+      End(FinishReason::kStop);
+      std::string shown;
+      for (const lockstep::v1::GenerateResponse& message : messages_) {
+        for (const lockstep::v1::TokenLogprob& entry : message.delta().logprobs()) {
+          shown += entry.reasoning() ? '_' : static_cast<char>(entry.token_id());
+        }
+      }
+      EXPECT_EQ(shown, expected);
+      EXPECT_EQ(What().reasoning, "abc");
+      EXPECT_EQ(What().text, "def");
+    }
+  }
 }
 
 TEST_F(ToolOutputTest, SamplesHaveCallsOfTheirOwn) {

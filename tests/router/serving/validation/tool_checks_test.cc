@@ -44,7 +44,7 @@ class ToolChecksTest : public ::testing::Test {
 TEST_F(ToolChecksTest, ToolsInTheFormOfOpenAiPass) {
   for (const std::string& tools : {
            "[" + Tool("f") + "]",
-           "[" + Tool("get-Weather_2.x") + "," + Tool(std::string(64, 'a')) + "]",
+           "[" + Tool("get-Weather_2.x") + "," + Tool(std::string(128, 'a')) + "]",
            std::string(R"([{"type": "function", "function": {"name": "f", "description": "x",
                "parameters": {"type": "object"}, "strict": true, "more": 1}, "cache": {}}])"),
            std::string(R"([{"type": "function", "function": {"name": "f", "parameters": null}}])"),
@@ -70,11 +70,11 @@ TEST_F(ToolChecksTest, WhatIsNoToolIsNamed) {
       {R"([{"type": "function", "function": {}}])",
        "chat.tools_json[0].function.name: expected a string"},
       {"[" + Tool("f") + "," + Tool("f g") + "]",
-       "chat.tools_json[1].function.name: expected 1 to 64 characters of [a-zA-Z0-9_.-], got "
+       "chat.tools_json[1].function.name: expected 1 to 128 characters of [a-zA-Z0-9_.-], got "
        "\"f g\""},
-      {"[" + Tool("") + "]", "chat.tools_json[0].function.name: expected 1 to 64 characters"},
-      {"[" + Tool(std::string(65, 'a')) + "]", "chat.tools_json[0].function.name: expected 1 to"},
-      {"[" + Tool("<s>") + "]", "chat.tools_json[0].function.name: expected 1 to 64 characters"},
+      {"[" + Tool("") + "]", "chat.tools_json[0].function.name: expected 1 to 128 characters"},
+      {"[" + Tool(std::string(129, 'a')) + "]", "chat.tools_json[0].function.name: expected 1 to"},
+      {"[" + Tool("<s>") + "]", "chat.tools_json[0].function.name: expected 1 to 128 characters"},
       {"[" + Tool("f") + "," + Tool("f") + "]",
        "chat.tools_json[1].function.name: expected another name, got \"f\" again"},
       {R"([{"type": "function", "function": {"name": "f", "parameters": []}}])",

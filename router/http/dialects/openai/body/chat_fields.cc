@@ -3,7 +3,6 @@
 #include <array>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "common/json/json.h"
 #include "common/status.h"
@@ -43,12 +42,8 @@ std::string ReadContent(JsonFields& message, const std::string& role, const std:
                                  Quote(type)));
       return {};
     }
-    const std::optional<std::string> line = part.String("text");
-    if (!line.has_value() && part.ok()) {
-      part.Fail(InvalidArgument("{}: expected a string, got none", part.PathOf("text")));
-    }
     if (i > 0) text += '\n';
-    text += line.value_or("");
+    text += part.RequiredString("text");
     message.Fail(part.Finish());
   }
   return text;

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "common/json/json_text.h"
 #include "common/shown_text.h"
 #include "common/status.h"
-#include "router/http/json/member_text.h"
 
 namespace lockstep::router {
 namespace {
@@ -82,7 +82,7 @@ class ConstraintReader {
   std::string name_;
 };
 
-void ReadResponseFormat(JsonFields& fields, std::string_view body, ConstraintReader& reader) {
+void ReadResponseFormat(JsonFields& fields, ConstraintReader& reader) {
   const json* const value = fields.Find(kResponseFormat);
   if (value == nullptr) return;
   if (!value->is_object())
@@ -107,8 +107,8 @@ void ReadResponseFormat(JsonFields& fields, std::string_view body, ConstraintRea
           InvalidArgument("{}: expected a JSON schema, got none", named.PathOf("schema")));
     }
     const std::string_view outer_text =
-        MemberText(MemberText(body, kResponseFormat), "json_schema");
-    reader.Schema(named.PathOf("schema"), *schema, MemberText(outer_text, "schema"));
+        JsonTextOfMember(fields.BodyText(kResponseFormat), "json_schema");
+    reader.Schema(named.PathOf("schema"), *schema, JsonTextOfMember(outer_text, "schema"));
     fields.Fail(named.Finish());
   } else if (type == "structural_tag") {
     fields.Fail(Unimplemented("{}: structural tags are not implemented", format.PathOf("type")));
@@ -119,7 +119,7 @@ void ReadResponseFormat(JsonFields& fields, std::string_view body, ConstraintRea
   fields.Fail(format.Finish());
 }
 
-void ReadStructuredOutputs(JsonFields& fields, std::string_view body, ConstraintReader& reader) {
+void ReadStructuredOutputs(JsonFields& fields, ConstraintReader& reader) {
   const json* const value = fields.Find(kStructuredOutputs);
   if (value == nullptr) return;
   if (!value->is_object())
@@ -129,7 +129,7 @@ void ReadStructuredOutputs(JsonFields& fields, std::string_view body, Constraint
   structured.Ignore(kIgnoredOfStructures);
   if (const json* const schema = structured.Find("json")) {
     reader.Schema(structured.PathOf("json"), *schema,
-                  MemberText(MemberText(body, kStructuredOutputs), "json"));
+                  JsonTextOfMember(fields.BodyText(kStructuredOutputs), "json"));
   }
   if (auto text = structured.String("regex")) {
     reader.Regex(structured.PathOf("regex"), *std::move(text));
@@ -147,9 +147,9 @@ void ReadStructuredOutputs(JsonFields& fields, std::string_view body, Constraint
 }
 
 // vLLM took these before structured_outputs. Empty values ask for nothing.
-void ReadGuidedFields(JsonFields& fields, std::string_view body, ConstraintReader& reader) {
+void ReadGuidedFields(JsonFields& fields, ConstraintReader& reader) {
   if (const json* const schema = fields.Find("guided_json")) {
-    reader.Schema("guided_json", *schema, MemberText(body, "guided_json"));
+    reader.Schema("guided_json", *schema, fields.BodyText("guided_json"));
   }
   if (auto text = fields.String("guided_regex"); text && !text->empty()) {
     reader.Regex("guided_regex", *std::move(text));
@@ -164,11 +164,11 @@ void ReadGuidedFields(JsonFields& fields, std::string_view body, ConstraintReade
 
 }  // namespace
 
-void ReadConstraintFields(JsonFields& fields, std::string_view body, v1::SamplingParams& sampling) {
+void ReadConstraintFields(JsonFields& fields, v1::SamplingParams& sampling) {
   ConstraintReader reader(fields, sampling);
-  ReadResponseFormat(fields, body, reader);
-  ReadStructuredOutputs(fields, body, reader);
-  ReadGuidedFields(fields, body, reader);
+  ReadResponseFormat(fields, reader);
+  ReadStructuredOutputs(fields, reader);
+  ReadGuidedFields(fields, reader);
 }
 
 }  // namespace lockstep::router

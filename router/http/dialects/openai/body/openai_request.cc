@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "common/status.h"
 #include "router/http/dialects/openai/body/chat_fields.h"
@@ -114,7 +113,7 @@ absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body,
   OpenAiRequest out;
   v1::GenerateRequest request;
   ReadCommonFields(fields, reading, out, request);
-  ReadConstraintFields(fields, body, *request.mutable_sampling());
+  ReadConstraintFields(fields, *request.mutable_sampling());
   ReadCompletionOutput(fields, reading, out.options, request);
   fields.Refuse(UnservedOfCompletions());
   ReadPrompts(fields, request, out);
@@ -131,7 +130,7 @@ absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body, const Body
   OpenAiRequest out;
   v1::GenerateRequest& request = out.prompts.emplace_back();
   ReadCommonFields(fields, reading, out, request);
-  ReadConstraintFields(fields, body, *request.mutable_sampling());
+  ReadConstraintFields(fields, *request.mutable_sampling());
   ReadChatOutput(fields, reading, out.options, request);
   ReadChat(fields, *request.mutable_chat());
   if (!out.request_id.empty()) out.SetRequestId(out.request_id);

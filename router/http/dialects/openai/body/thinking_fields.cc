@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <utility>
 
 #include "common/shown_text.h"
 #include "common/status.h"
@@ -33,7 +32,7 @@ void SetSwitch(std::optional<bool> value, ThinkingArguments& out) {
 void SetEffort(JsonFields& fields, std::string_view name, ThinkingArguments& out) {
   const std::optional<std::string> effort = fields.String(name);
   if (!effort.has_value()) return;
-  if (std::find(kEfforts.begin(), kEfforts.end(), *effort) == kEfforts.end()) {
+  if (!IsEffort(*effort)) {
     return fields.FailKind(fields.PathOf(name),
                            R"("none", "minimal", "low", "medium", "high", "xhigh" or "max")",
                            json(*effort));
@@ -73,6 +72,8 @@ void ReadThinkingObject(JsonFields& fields, ThinkingArguments& out) {
 }
 
 }  // namespace
+
+bool IsEffort(std::string_view word) { return std::ranges::find(kEfforts, word) != kEfforts.end(); }
 
 ThinkingArguments ReadThinking(JsonFields& fields) {
   ThinkingArguments out;

@@ -5,11 +5,10 @@
 #include <array>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "common/shown_text.h"
 #include "common/status.h"
-#include "router/http/json/json_writer.h"
+#include "router/http/dialects/append_tool_call.h"
 
 namespace lockstep::router {
 namespace {
@@ -59,8 +58,8 @@ void ReadToolChoice(JsonFields& fields, bool has_tools, v1::ChatPrompt& chat) {
   }
 }
 
-// Writes one call in OpenAI's form.
-void ReadCall(JsonFields& call, JsonWriter& out) {
+// Appends one call in OpenAI's form.
+void ReadCall(JsonFields& call, std::string& calls) {
   constexpr std::array<std::string_view, 1> kIgnoredOfCall = {"index"};  // of a stream's delta
   call.Ignore(kIgnoredOfCall);
   const std::optional<std::string> id = call.String("id");
@@ -79,11 +78,7 @@ void ReadCall(JsonFields& call, JsonWriter& out) {
     function.Fail(
         InvalidArgument("{}: expected the name of a function, got none", function.PathOf("name")));
   }
-  out.BeginObject();
-  if (id.has_value()) out.Key("id").String(*id);
-  out.Key("type").String(kFunction).Key("function").BeginObject().Key("name").String(name);
-  out.Key("arguments").String(function.String("arguments").value_or(""));
-  out.EndObject().EndObject();
+  AppendToolCall(id, name, function.String("arguments").value_or(""), calls);
   call.Fail(function.Finish());
 }
 
@@ -96,14 +91,11 @@ void ReadCalls(JsonFields& message, v1::ChatMessage& out) {
   if (out.role() != "assistant") {
     return message.Fail(InvalidArgument("{}: expected with role \"assistant\" only", path));
   }
-  JsonWriter json(*out.mutable_tool_calls_json());
-  json.BeginArray();
   for (size_t i = 0; i < calls->size() && message.ok(); ++i) {
     JsonFields call = message.Inner((*calls)[i], fmt::format("{}[{}]", path, i));
-    ReadCall(call, json);
+    ReadCall(call, *out.mutable_tool_calls_json());
     message.Fail(call.Finish());
   }
-  json.EndArray();
 }
 
 }  // namespace

@@ -130,6 +130,8 @@ TEST(MessagesRequestErrorTest, WrongFieldsAreNamed) {
       {R"("tools": [1])", "tools[0]: expected a JSON object, got 1"},
       {R"("tools": [{"input_schema": {}}])", "tools[0].name: expected a name, got none"},
       {R"("tools": [{"name": "a b", "input_schema": {}}])", "tools[0].name: expected"},
+      {R"("tools": [{"type": "web_search_20250305"}, {"name": "a:b", "input_schema": {}}])",
+       R"(tools[1].name: expected 1 to 128 characters of [a-zA-Z0-9_.-], got "a:b")"},
       {R"("tools": [{"name": "a"}])", "tools[0].input_schema: expected an object, got none"},
       {R"("tools": [{"name": "a", "input_schema": "x"}])",
        R"(tools[0].input_schema: expected an object, got "x")"},

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "router/http/dialects/openai/body/openai_request.h"
-#include "router/http/json/member_text.h"
 #include "tests/common/status_matchers.h"
 
 namespace lockstep::router {
@@ -105,24 +104,6 @@ TEST(OpenAiConstraintsTest, BadFieldsAreNamed) {
         R"("structured_outputs": {"json": {}, "disable_any_whitespace": true})",
         R"("guided_whitespace_pattern": " ")"}) {
     EXPECT_EQ(ReadChatFields(fields).status().code(), absl::StatusCode::kUnimplemented) << fields;
-  }
-}
-
-TEST(MemberTextTest, FindsTheValueAsItIsWritten) {
-  const std::string object =
-      R"( { "a" : 1.50 , "b":{"a": [1, {"c": "}\""}], "x":[]} ,"q\u0075ote" : "\"," , "d": -2e5})";
-  EXPECT_EQ(MemberText(object, "a"), "1.50");
-  EXPECT_EQ(MemberText(object, "b"), R"({"a": [1, {"c": "}\""}], "x":[]})");
-  EXPECT_EQ(MemberText(MemberText(object, "b"), "a"), R"([1, {"c": "}\""}])");
-  EXPECT_EQ(MemberText(object, "quote"), R"("\",")");
-  EXPECT_EQ(MemberText(object, "d"), "-2e5");
-  EXPECT_EQ(MemberText(object, "c"), "");
-  EXPECT_EQ(MemberText("[1]", "a"), "");
-  EXPECT_EQ(MemberText("{}", "a"), "");
-  EXPECT_EQ(MemberText("", "a"), "");
-  // It never reads outside, whatever the text is.
-  for (size_t size = 0; size < object.size(); ++size) {
-    MemberText(std::string_view(object).substr(0, size), "d");
   }
 }
 

@@ -84,10 +84,11 @@ TEST_F(ResponsesWriterTest, AnUnknownFunctionIsAFunction) {
   EXPECT_EQ(answer["output"][0]["name"], "x");
 }
 
-std::string Logprob(int id) {
+std::string Logprob(int id, bool reasoning = false) {
   return "logprobs { token_id: " + std::to_string(id) +
          " logprob: -0.5 rank: 1 top_ids: " + std::to_string(id) +
-         " top_logprobs: -0.5 } token_ids: " + std::to_string(id) + " ";
+         " top_logprobs: -0.5 reasoning: " + (reasoning ? "true" : "false") +
+         " } token_ids: " + std::to_string(id) + " ";
 }
 
 std::string TokensOf(const json& logprobs) {
@@ -101,7 +102,7 @@ constexpr char kAskLogprobs[] = R"("include": ["message.output_text.logprobs"], 
 TEST_F(ResponsesWriterTest, TextHasItsLogprobs) {
   const std::vector<std::string> messages = {
       kResponsePrompt,
-      "delta { " + Logprob('r') + "reasoning: 'r' }",
+      "delta { " + Logprob('r', true) + "reasoning: 'r' }",
       "delta { " + Logprob('a') + "text: 'a' }",
       "delta { " + Logprob('b') + "}",  // its text comes with the next token
       "delta { " + Logprob('c') + "text: 'bc' }",
@@ -124,6 +125,47 @@ TEST_F(ResponsesWriterTest, TextHasItsLogprobs) {
     }
   }
   EXPECT_THAT(deltas, ::testing::ElementsAre("a:a", "bc:bc", ":d"));
+}
+
+TEST_F(ResponsesWriterTest, TextHasNoLogprobsOfReasoning) {
+  const struct {
+    const char* name;
+    std::vector<std::string> deltas;
+    std::string logprobs;  // of the text
+  } cases[] = {
+      {"both in one delta",
+       {Logprob('<') + Logprob('r', true) + Logprob('>', true) + Logprob('a') +
+        "reasoning: 'r' text: 'a'"},
+       "a"},
+      {"the marker has a delta of its own",
+       {Logprob('<'), Logprob('r', true) + "reasoning: 'r'", Logprob('>', true),
+        Logprob('a') + "text: 'a'"},
+       "a"},
+      {"the first token of the text is in the delta of the reasoning",
+       {Logprob('r', true) + Logprob('a') + "reasoning: 'r'", Logprob('b') + "text: 'ab'"},
+       "ab"},
+      {"the text of the reasoning comes late",
+       {Logprob('r', true), Logprob('a') + "reasoning: 'r' text: 'a'"},
+       "a"},
+      {"reasoning between two texts",
+       {Logprob('a') + Logprob('<') + Logprob('r', true) + "text: 'a'",
+        Logprob('>', true) + "reasoning: 'r'", Logprob('b') + "text: 'b'"},
+       "a<b"},
+  };
+  for (const auto& entry : cases) {
+    SCOPED_TRACE(entry.name);
+    std::vector<std::string> messages = {kResponsePrompt};
+    for (const std::string& delta : entry.deltas) messages.push_back("delta { " + delta + " }");
+    messages.push_back(FinishOf("STOP"));
+    std::string logprobs;
+    const json answer = json::parse(Answer(kAskLogprobs, messages));
+    for (const json& item : answer["output"]) {
+      const json& part = item["content"][0];
+      if (item["type"] == "message") logprobs += TokensOf(part["logprobs"]);
+      EXPECT_EQ(part.contains("logprobs"), item["type"] == "message");
+    }
+    EXPECT_EQ(logprobs, entry.logprobs);
+  }
 }
 
 TEST_F(ResponsesWriterTest, LogprobsThatNobodyAskedForAreNotKept) {
