@@ -238,12 +238,12 @@ TEST_P(ForcedCallsTest, EveryOutputIsCallsThatFit) {
           const Found found = ParseOutput(format(), known, walk, tokens, *side().tokenizer);
           EXPECT_EQ(found.num_broken, 0u);
           ASSERT_GE(found.calls.size(), 1u);
-          if (single) EXPECT_EQ(found.calls.size(), 1u);
+          if (single) { EXPECT_EQ(found.calls.size(), 1u); }
           most_calls = std::max(most_calls, found.calls.size());
-          if (walk.split_reasoning) EXPECT_EQ(found.content, "");
+          if (walk.split_reasoning) { EXPECT_EQ(found.content, ""); }
           for (const Call& call : found.calls) {
             ASSERT_TRUE(schemas.contains(call.name)) << call.name;
-            if (!name.empty()) EXPECT_EQ(call.name, name);
+            if (!name.empty()) { EXPECT_EQ(call.name, name); }
             const json arguments = json::parse(call.arguments, nullptr, false);
             ASSERT_TRUE(arguments.is_object()) << call.arguments;
             EXPECT_EQ(WhyUnfit(arguments, schemas[call.name], schemas[call.name]), "")
@@ -255,9 +255,9 @@ TEST_P(ForcedCallsTest, EveryOutputIsCallsThatFit) {
     }
   }
   EXPECT_GT(num_ended * 2, num_walks) << num_ended << " of " << num_walks << " walks ended";
-  if (!HasFailure()) EXPECT_EQ(num_calls_of.size(), 3u);
+  if (!HasFailure()) { EXPECT_EQ(num_calls_of.size(), 3u); }
   // The token behind a call of Harmony ends the output.
-  if (format().style != CallStyle::kHarmony) EXPECT_GT(most_calls, 1u);
+  if (format().style != CallStyle::kHarmony) { EXPECT_GT(most_calls, 1u); }
 }
 
 INSTANTIATE_TEST_SUITE_P(
