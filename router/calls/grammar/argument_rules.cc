@@ -23,8 +23,7 @@ bool Names(const std::vector<std::string>& types, std::string_view type) {
 }
 
 absl::Status AboutProperty(const absl::Status& status, const std::string& name) {
-  return absl::Status(status.code(),
-                      fmt::format("property {}: {}", Quote(name), Message(status)));
+  return absl::Status(status.code(), fmt::format("property {}: {}", Quote(name), Message(status)));
 }
 
 // The engine counts no further. No output is longer.
@@ -100,7 +99,8 @@ class ValueWriter {
     if (choices.anything) choices = {.strings = {StringChoice()}, .others = {OrderedJson(true)}};
     const std::string strings = StringBodies(choices, {});
     std::vector<std::string> both;
-    if (!strings.empty()) both.push_back(Sequence().Marker(tags_.string_open).Rule(Until(strings)).Take());
+    if (!strings.empty())
+      both.push_back(Sequence().Marker(tags_.string_open).Rule(Until(strings)).Take());
     if (!choices.others.empty()) {
       LOCKSTEP_ASSIGN_OR_RETURN(const std::string json, Json(choices.others));
       both.push_back(Sequence().Marker(tags_.value_open).Rule(json).Take());
@@ -303,7 +303,8 @@ absl::StatusOr<std::string> AddPythonArguments(const ArgumentContext& context) {
       with.Text(behind_another ? ", " : "").Text(property.name).Text("=").Rule(value_rule);
       if (!is_last) with.Rule(rest(i + 1, true));
       std::string expression = with.Take();
-      if (!property.required) expression += " | " + (is_last ? "\"\"" : rest(i + 1, behind_another));
+      if (!property.required)
+        expression += " | " + (is_last ? "\"\"" : rest(i + 1, behind_another));
       context.rules.Add(rest(i, behind_another), expression);
     }
   }

@@ -15,10 +15,10 @@ namespace {
 
 using Reasoning = CallGrammarOptions::Reasoning;
 
-constexpr std::string_view kGapRule = "gap";          // between blocks
-constexpr std::string_view kNumberRule = "number";    // of a call, in its id
-constexpr std::string_view kCallIdRule = "call_id";   // of Mistral
-constexpr std::string_view kCallRule = "call";        // one call
+constexpr std::string_view kGapRule = "gap";           // between blocks
+constexpr std::string_view kNumberRule = "number";     // of a call, in its id
+constexpr std::string_view kCallIdRule = "call_id";    // of Mistral
+constexpr std::string_view kCallRule = "call";         // one call
 constexpr std::string_view kReasonRule = "reasoning";  // with its end
 
 std::string Optional(std::string_view rule) { return std::string(rule) + "?"; }
@@ -64,11 +64,10 @@ class CallGrammarWriter {
     if (options_.reasoning == Reasoning::kNone || !HasReasoning(format_)) return "";
     const bool is_harmony = format_.style == CallStyle::kHarmony;
     const auto& frame = format_.frame;
-    const std::string body =
-        is_harmony ? LarkTextWithout({frame[0], frame[1], frame[2], frame[3], frame[4], frame[5],
-                                      frame[6]})
-                   : LarkTextWithout({format_.think_open, format_.think_end, tags_.block_open,
-                                      tags_.call_open});
+    const std::string body = is_harmony ? LarkTextWithout({frame[0], frame[1], frame[2], frame[3],
+                                                           frame[4], frame[5], frame[6]})
+                                        : LarkTextWithout({format_.think_open, format_.think_end,
+                                                           tags_.block_open, tags_.call_open});
     LarkSequence rest = Sequence();
     rest.Rule(rules_.AddTextUntil("THOUGHTS", body, format_.think_end, tokenizer_));
     if (is_harmony) {
@@ -120,9 +119,9 @@ class CallGrammarWriter {
                                     .rules = rules_};
       const absl::StatusOr<std::string> call = write(context);
       if (!call.ok()) {
-        return absl::Status(call.status().code(),
-                            fmt::format("[{}].function.parameters: {}", tools_[i].index,
-                                        Message(call.status())));
+        return absl::Status(
+            call.status().code(),
+            fmt::format("[{}].function.parameters: {}", tools_[i].index, Message(call.status())));
       }
       const std::string rule = fmt::format("{}_{}", kCallRule, i);
       rules_.Add(rule, *call);
@@ -188,8 +187,8 @@ class CallGrammarWriter {
     if (!tags_.id_open.empty()) {
       rules_.Add(kCallIdRule, Sequence().Marker(tags_.id_open).Rule("/[a-zA-Z0-9]{9}/").Take());
     }
-    LOCKSTEP_RETURN_IF_ERROR(AddToolRules(
-        [&](const ArgumentContext& context) { return TaggedCall(context); }));
+    LOCKSTEP_RETURN_IF_ERROR(
+        AddToolRules([&](const ArgumentContext& context) { return TaggedCall(context); }));
     if (tags_.block_open.empty()) return OneOrMore(std::string(kCallRule), Optional(kGapRule));
     rules_.Add("block", Sequence()
                             .Marker(tags_.block_open)

@@ -10,11 +10,10 @@
 namespace lockstep::router {
 
 // The constraint of an output that must call tools. `reading` has forced calls. Waits for the
-// engine, if the constraint is not known yet. INVALID_ARGUMENT and UNIMPLEMENTED name the tool whose
-// schema cannot be enforced, "chat.tools_json[2].function.parameters: ...", or the choice.
+// engine, if the constraint is not known yet. INVALID_ARGUMENT and UNIMPLEMENTED name the tool
+// whose schema cannot be enforced, "chat.tools_json[2].function.parameters: ...", or the choice.
 // UNAVAILABLE as in ConstraintChecker::Check.
 absl::StatusOr<Constraint> CheckForcedCalls(const OutputReading& reading,
-                                            const Tokenizer& tokenizer,
-                                            ConstraintChecker& checker);
+                                            const Tokenizer& tokenizer, ConstraintChecker& checker);
 
 }  // namespace lockstep::router

@@ -261,7 +261,8 @@ v1::Finish* ResponseBuilder::AddFinish(uint32_t index, v1::FinishReason reason, 
   uint32_t num_reasoning_tokens = 0;
   if (sample.parts != nullptr) {
     const uint32_t num_calls = sample.parts->splitter.parser().num_whole_calls();
-    if (reason == v1::FINISH_REASON_STOP) reason = ReasonOf(sample.parts->splitter.reading(), num_calls);
+    if (reason == v1::FINISH_REASON_STOP)
+      reason = ReasonOf(sample.parts->splitter.reading(), num_calls);
     tool_calls_.num_whole += num_calls;
     tool_calls_.num_broken += sample.parts->num_broken_calls;
     num_reasoning_tokens = sample.parts->num_reasoning_tokens;

@@ -47,7 +47,8 @@ std::string CheckKeyword(const json& value, const std::string& keyword, const js
   }
   if (keyword == "type") {
     const json names = operand.is_array() ? operand : json::array({operand});
-    return judge(std::ranges::any_of(names, [&](const json& type) { return IsOfType(value, type); }));
+    return judge(
+        std::ranges::any_of(names, [&](const json& type) { return IsOfType(value, type); }));
   }
   if (keyword == "enum") return judge(std::ranges::find(operand, value) != operand.end());
   if (keyword == "const") return judge(value == operand);

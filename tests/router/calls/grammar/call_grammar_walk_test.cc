@@ -64,15 +64,15 @@ struct Side {
 
 Side MakeSide(const std::vector<std::string>& markers) {
   Side side{.tokenizer = MarkerTokenizer(markers), .engine = nullptr};
-  auto engine = CagedConstraintEngine::Start(testing::TestEngineConfig(),
-                                             VocabularyOf(*side.tokenizer));
+  auto engine =
+      CagedConstraintEngine::Start(testing::TestEngineConfig(), VocabularyOf(*side.tokenizer));
   EXPECT_TRUE(engine.ok()) << engine.status();
   if (engine.ok()) side.engine = *std::move(engine);
   return side;
 }
 
 // Parameters: the format, and whether its markers are special tokens.
-class ForcedCallsTest : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
+class CallGrammarWalkTest : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
  protected:
   static void SetUpTestSuite() {
     if (!testing::HasLlguidance()) return;
@@ -159,8 +159,8 @@ class ForcedCallsTest : public ::testing::TestWithParam<std::tuple<std::string, 
   static Side* plain_;
   static Side* special_;
 };
-Side* ForcedCallsTest::plain_ = nullptr;
-Side* ForcedCallsTest::special_ = nullptr;
+Side* CallGrammarWalkTest::plain_ = nullptr;
+Side* CallGrammarWalkTest::special_ = nullptr;
 
 struct Call {
   std::string name;
@@ -202,7 +202,7 @@ std::string TextOf(const std::vector<TokenId>& tokens, const Tokenizer& tokenize
   return tokenizer.Decode(tokens, /*skip_special_tokens=*/false);
 }
 
-TEST_P(ForcedCallsTest, EveryOutputIsCallsThatFit) {
+TEST_P(CallGrammarWalkTest, EveryOutputIsCallsThatFit) {
   const ToolList known = *ToolList::Parse(kTools);
   std::map<std::string, json> schemas;
   for (const json& tool : json::parse(kTools)) {
@@ -215,15 +215,13 @@ TEST_P(ForcedCallsTest, EveryOutputIsCallsThatFit) {
   size_t most_calls = 0;
   std::map<std::string, int> num_calls_of;
   for (const bool single : {false, true}) {
-    for (const Reasoning reasoning :
-         {Reasoning::kNone, Reasoning::kOptional, Reasoning::kOpen}) {
+    for (const Reasoning reasoning : {Reasoning::kNone, Reasoning::kOptional, Reasoning::kOpen}) {
       if (reasoning != Reasoning::kNone && !HasReasoning(format())) continue;
       for (const std::string name : {"", "move"}) {
         const WalkCase walk{.options = {.single = single, .reasoning = reasoning},
                             .split_reasoning = random_() % 3 != 0};
-        const absl::StatusOr<std::string> grammar =
-            CallGrammar(format(), CallableTools(kTools, name), known, walk.options,
-                        *side().tokenizer);
+        const absl::StatusOr<std::string> grammar = CallGrammar(
+            format(), CallableTools(kTools, name), known, walk.options, *side().tokenizer);
         ASSERT_TRUE(grammar.ok()) << grammar.status();
         const Constraint constraint{.kind = ConstraintKind::kGrammar, .text = *grammar};
         for (int round = 0; round < kWalks && !HasFailure(); ++round) {
@@ -238,12 +236,18 @@ TEST_P(ForcedCallsTest, EveryOutputIsCallsThatFit) {
           const Found found = ParseOutput(format(), known, walk, tokens, *side().tokenizer);
           EXPECT_EQ(found.num_broken, 0u);
           ASSERT_GE(found.calls.size(), 1u);
-          if (single) { EXPECT_EQ(found.calls.size(), 1u); }
+          if (single) {
+            EXPECT_EQ(found.calls.size(), 1u);
+          }
           most_calls = std::max(most_calls, found.calls.size());
-          if (walk.split_reasoning) { EXPECT_EQ(found.content, ""); }
+          if (walk.split_reasoning) {
+            EXPECT_EQ(found.content, "");
+          }
           for (const Call& call : found.calls) {
             ASSERT_TRUE(schemas.contains(call.name)) << call.name;
-            if (!name.empty()) { EXPECT_EQ(call.name, name); }
+            if (!name.empty()) {
+              EXPECT_EQ(call.name, name);
+            }
             const json arguments = json::parse(call.arguments, nullptr, false);
             ASSERT_TRUE(arguments.is_object()) << call.arguments;
             EXPECT_EQ(WhyUnfit(arguments, schemas[call.name], schemas[call.name]), "")
@@ -255,24 +259,29 @@ TEST_P(ForcedCallsTest, EveryOutputIsCallsThatFit) {
     }
   }
   EXPECT_GT(num_ended * 2, num_walks) << num_ended << " of " << num_walks << " walks ended";
-  if (!HasFailure()) { EXPECT_EQ(num_calls_of.size(), 3u); }
+  if (!HasFailure()) {
+    EXPECT_EQ(num_calls_of.size(), 3u);
+  }
   // The token behind a call of Harmony ends the output.
-  if (format().style != CallStyle::kHarmony) { EXPECT_GT(most_calls, 1u); }
+  if (format().style != CallStyle::kHarmony) {
+    EXPECT_GT(most_calls, 1u);
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, ForcedCallsTest,
-    ::testing::Combine(::testing::ValuesIn([] {
-                         std::vector<std::string> names;
-                         for (const OutputFormat& format : OutputFormats()) {
-                           if (CanForceCalls(format)) names.emplace_back(NameOf(format));
-                         }
-                         return names;
-                       }()),
-                       ::testing::Bool()),
-    [](const auto& info) {
-      return std::get<0>(info.param) + (std::get<1>(info.param) ? "_special" : "_plain");
-    });
+INSTANTIATE_TEST_SUITE_P(All, CallGrammarWalkTest,
+                         ::testing::Combine(::testing::ValuesIn([] {
+                                              std::vector<std::string> names;
+                                              for (const OutputFormat& format : OutputFormats()) {
+                                                if (CanForceCalls(format))
+                                                  names.emplace_back(NameOf(format));
+                                              }
+                                              return names;
+                                            }()),
+                                            ::testing::Bool()),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) +
+                                  (std::get<1>(info.param) ? "_special" : "_plain");
+                         });
 
 }  // namespace
 }  // namespace lockstep::router
