@@ -22,6 +22,11 @@ bool Names(const std::vector<std::string>& types, std::string_view type) {
   return std::find(types.begin(), types.end(), type) != types.end();
 }
 
+absl::Status CheckGrammarSize(const LarkRules& rules) {
+  if (rules.text().size() <= kMaxCallGrammarBytes) return absl::OkStatus();
+  return InvalidArgument("expected tools with a grammar of at most {} bytes", kMaxCallGrammarBytes);
+}
+
 absl::Status AboutProperty(const absl::Status& status, const std::string& name) {
   return absl::Status(status.code(), fmt::format("property {}: {}", Quote(name), Message(status)));
 }
@@ -73,7 +78,7 @@ class ValueWriter {
   ValueWriter(const ArgumentContext& context, const OrderedJson& root)
       : context_(context), tags_(context.format.tags), root_(root) {}
 
-  // What follows the key: the tags around the value, and the value.
+  // The rest behind the key: the tags around the value, and the value.
   absl::StatusOr<std::string> Write(const ToolProperty& property, size_t number) {
     name_ = fmt::format("{}_{}", context_.number, number);
     types_ = context_.known.TypesOf(context_.tool.name, property.name);
@@ -253,6 +258,7 @@ absl::StatusOr<std::string> AddJsonArguments(const ArgumentContext& context) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string schema, ObjectSchema(std::move(root)));
   const std::string rule = fmt::format("arguments_{}", context.number);
   context.rules.Add(rule, "%json " + schema);
+  LOCKSTEP_RETURN_IF_ERROR(CheckGrammarSize(context.rules));
   return rule;
 }
 
@@ -277,6 +283,7 @@ absl::StatusOr<std::string> AddTaggedArguments(const ArgumentContext& context) {
     if (!tags.value_open.empty() && tags.string_open.empty()) rule.Rule(kOptionalLine);
     const std::string name = fmt::format("parameter_{}_{}", context.number, i);
     context.rules.Add(name, rule.Rule(*value).Take());
+    LOCKSTEP_RETURN_IF_ERROR(CheckGrammarSize(context.rules));
     all.Rule(property.required ? name : name + "?");
   }
   return all.Take();
@@ -297,6 +304,7 @@ absl::StatusOr<std::string> AddPythonArguments(const ArgumentContext& context) {
     if (!value.ok()) return AboutProperty(value.status(), property.name);
     const std::string value_rule = fmt::format("value_{}_{}", context.number, i);
     context.rules.Add(value_rule, *value);
+    LOCKSTEP_RETURN_IF_ERROR(CheckGrammarSize(context.rules));
     const bool is_last = i + 1 == properties.size();
     for (const bool behind_another : {false, true}) {
       LarkSequence with(context.tokenizer);

@@ -32,8 +32,8 @@ absl::StatusOr<std::string> AddJsonArguments(const ArgumentContext& context);
 // The parser decides by the schema what a text is, so texts are left out that it would read as
 // another value.
 absl::StatusOr<std::string> AddTaggedArguments(const ArgumentContext& context);
-// Keyword arguments in Python's syntax, "a=1, b=\"x\"". Values inside are written as JSON, which
-// Python's syntax includes but for three words.
+// Keyword arguments in Python's syntax, "a=1, b=\"x\"". Values are JSON, except that true and false
+// are written as in Python where they are a whole value.
 absl::StatusOr<std::string> AddPythonArguments(const ArgumentContext& context);
 
 // A rule for at most one new line.

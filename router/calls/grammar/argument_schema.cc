@@ -13,7 +13,7 @@ namespace lockstep::router {
 namespace {
 
 constexpr JsonLimits kSchemaLimits = {.max_depth = 64, .max_values = 200'000};
-constexpr size_t kMaxSteps = 200;  // of one value: schemas may refer to each other
+constexpr size_t kMaxSteps = 1000;  // of one value: schemas may refer to each other
 constexpr size_t kMaxChoicesOfValue = 10'000;
 
 // Between the parts of JSON: as in common/constraints/engine/grammars.py.
@@ -46,7 +46,7 @@ std::string TypeNameOf(const OrderedJson& value) {
   return value.is_number() ? "number" : value.type_name();
 }
 
-// Whether a value's type is among those that a schema's `type` names; null: it names none.
+// Whether `type`, a member of a schema, allows a value. Null: it allows all.
 bool FitsType(const OrderedJson& value, const OrderedJson* type) {
   if (type == nullptr) return true;
   const auto fits = [&](const OrderedJson& name) {
@@ -75,7 +75,7 @@ const OrderedJson* Resolve(const std::string& reference, const OrderedJson& root
   return Member(*definitions, reference.substr(slash + 1));
 }
 
-// Whether any schema in `value` has a "$ref". INVALID_ARGUMENT for one that reaches out of the
+// Whether any schema in `value` has a "$ref". UNIMPLEMENTED for one that reaches out of the
 // definitions: it would have another meaning in a schema of its own.
 absl::StatusOr<bool> HasReferences(const OrderedJson& value) {
   bool has = false;

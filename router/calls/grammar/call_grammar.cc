@@ -58,8 +58,8 @@ class CallGrammarWriter {
 
   LarkSequence Sequence() const { return LarkSequence(tokenizer_); }
 
-  // An expression for what comes before the calls. It spells no marker of calls: the parser would
-  // find one in reasoning, too, if the client wants reasoning as content.
+  // An expression for the reasoning before the calls. It spells no marker of calls: the parser
+  // would find one in reasoning, too, if the client wants reasoning as content.
   std::string AddReasoning() {
     if (options_.reasoning == Reasoning::kNone || !HasReasoning(format_)) return "";
     const bool is_harmony = format_.style == CallStyle::kHarmony;

@@ -16,6 +16,9 @@
 // Grammars of outputs that call tools. Pure.
 namespace lockstep::router {
 
+// Of a whole grammar. Definitions that many properties refer to are repeated in it.
+inline constexpr size_t kMaxCallGrammarBytes = size_t{1} << 20;
+
 // A tool that the output may call.
 struct CallableTool {
   size_t index = 0;  // in the client's list, for errors
@@ -29,7 +32,7 @@ std::vector<CallableTool> CallableTools(std::string_view tools_json, std::string
 
 struct CallGrammarOptions {
   bool single = false;  // exactly one call; else one or more
-  // What comes before the calls.
+  // The reasoning before the calls.
   enum class Reasoning : uint8_t {
     kNone,
     kOptional,
@@ -48,7 +51,7 @@ bool CanForceCalls(const OutputFormat& format);
 // `tokenizer` says which markers are special tokens.
 //
 // Errors are INVALID_ARGUMENT or UNIMPLEMENTED, and give the path from the client's list on:
-// "[2].function.parameters: ...". `format` must be one that CanForceCalls.
+// "[2].function.parameters: ...". CanForceCalls must hold for `format`.
 absl::StatusOr<std::string> CallGrammar(const OutputFormat& format,
                                         std::span<const CallableTool> tools, const ToolList& known,
                                         const CallGrammarOptions& options,

@@ -64,29 +64,29 @@ struct FormatCase {
   const char* lines;
 };
 
-TEST_F(CallGrammarTest, EveryFormatHasItsWay) {
-  const FormatCase cases[] = {
-      {"harmony",
-       R"lark(start: call
+constexpr FormatCase kFormatCases[] = {
+    {"harmony",
+     R"lark(start: call
 arguments_0: J
 call_0: "<|channel|>commentary to=functions.f <|constrain|>json<|message|>" arguments_0
 arguments_1: J
 call_1: "<|channel|>commentary to=functions.g <|constrain|>json<|message|>" arguments_1
 call: call_0 | call_1
 )lark"},
-      {"deepseek_v32",
-       R"lark(start: block (gap? block)*
+    {"deepseek_v32",
+     R"lark(start: block (gap? block)*
 TEXT_0_0: ((T)) "</｜DSML｜parameter>"
 parameter_0_0: line? "<｜DSML｜parameter name=\"s\" string=\"" ("true\">" TEXT_0_0)
 value_0_1: J
-parameter_0_1: line? "<｜DSML｜parameter name=\"n\" string=\"" ("false\">" value_0_1 "</｜DSML｜parameter>")
+parameter_0_1: line? "<｜DSML｜parameter name=\"n\" string=\"" ("false\">" value_0_1)lark"
+     R"lark( "</｜DSML｜parameter>")
 call_0: "<｜DSML｜invoke name=\"f\">" parameter_0_0 parameter_0_1? line? "</｜DSML｜invoke>"
 call_1: "<｜DSML｜invoke name=\"g\">" line? "</｜DSML｜invoke>"
 call: call_0 | call_1
 block: "<｜DSML｜function_calls>" line? call (line? call)* line? "</｜DSML｜function_calls>"
 )lark"},
-      {"deepseek_v3",
-       R"lark(start: block (gap? block)*
+    {"deepseek_v3",
+     R"lark(start: block (gap? block)*
 arguments_0: J
 call_0: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n" arguments_0 "\n```<｜tool▁call▁end｜>"
 arguments_1: J
@@ -94,8 +94,8 @@ call_1: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n" argu
 call: call_0 | call_1
 block: "<｜tool▁calls▁begin｜>" line? call (line? call)* line? "<｜tool▁calls▁end｜>"
 )lark"},
-      {"deepseek_v31",
-       R"lark(start: block (gap? block)*
+    {"deepseek_v31",
+     R"lark(start: block (gap? block)*
 arguments_0: J
 call_0: "<｜tool▁call▁begin｜>f<｜tool▁sep｜>" arguments_0 "<｜tool▁call▁end｜>"
 arguments_1: J
@@ -103,18 +103,20 @@ call_1: "<｜tool▁call▁begin｜>g<｜tool▁sep｜>" arguments_1 "<｜tool�
 call: call_0 | call_1
 block: "<｜tool▁calls▁begin｜>" line? call (line? call)* line? "<｜tool▁calls▁end｜>"
 )lark"},
-      {"kimi_k2",
-       R"lark(start: block (gap? block)*
+    {"kimi_k2",
+     R"lark(start: block (gap? block)*
 number: /[0-9]{1,3}/
 arguments_0: J
-call_0: "<|tool_call_begin|>functions.f:" number "<|tool_call_argument_begin|>" arguments_0 "<|tool_call_end|>"
+call_0: "<|tool_call_begin|>functions.f:" number "<|tool_call_argument_begin|>" arguments_0)lark"
+     R"lark( "<|tool_call_end|>"
 arguments_1: J
-call_1: "<|tool_call_begin|>functions.g:" number "<|tool_call_argument_begin|>" arguments_1 "<|tool_call_end|>"
+call_1: "<|tool_call_begin|>functions.g:" number "<|tool_call_argument_begin|>" arguments_1)lark"
+     R"lark( "<|tool_call_end|>"
 call: call_0 | call_1
 block: "<|tool_calls_section_begin|>" line? call (line? call)* line? "<|tool_calls_section_end|>"
 )lark"},
-      {"glm47",
-       R"lark(start: call (gap? call)*
+    {"glm47",
+     R"lark(start: call (gap? call)*
 TEXT_0_0: ((T)) "</arg_value>"
 parameter_0_0: line? "<arg_key>s</arg_key>" line? "<arg_value>" (TEXT_0_0)
 value_0_1: J
@@ -123,8 +125,8 @@ call_0: "<tool_call>f" parameter_0_0 parameter_0_1? line? "</tool_call>"
 call_1: "<tool_call>g" line? "</tool_call>"
 call: call_0 | call_1
 )lark"},
-      {"minimax_m2",
-       R"lark(start: block (gap? block)*
+    {"minimax_m2",
+     R"lark(start: block (gap? block)*
 TEXT_0_0: ((T)) "</parameter>"
 parameter_0_0: line? "<parameter name=\"s\">" (TEXT_0_0)
 value_0_1: J
@@ -134,8 +136,8 @@ call_1: "<invoke name=\"g\">" line? "</invoke>"
 call: call_0 | call_1
 block: "<minimax:tool_call>" line? call (line? call)* line? "</minimax:tool_call>"
 )lark"},
-      {"qwen3_coder",
-       R"lark(start: block (gap? block)*
+    {"qwen3_coder",
+     R"lark(start: block (gap? block)*
 TEXT_0_0: ((T)) "\n" "</parameter>"
 parameter_0_0: line? "<parameter=s>" "\n" (TEXT_0_0)
 value_0_1: J
@@ -145,16 +147,16 @@ call_1: "<function=g>" line? "</function>"
 call: call_0 | call_1
 block: "<tool_call>" line? call (line? call)* line? "</tool_call>"
 )lark"},
-      {"mistral",
-       R"lark(start: "[TOOL_CALLS][" call (", " call)* "]"
+    {"mistral",
+     R"lark(start: "[TOOL_CALLS][" call (", " call)* "]"
 arguments_0: J
 call_0: "{\"name\": \"f\", \"arguments\": " arguments_0 "}"
 arguments_1: J
 call_1: "{\"name\": \"g\", \"arguments\": " arguments_1 "}"
 call: call_0 | call_1
 )lark"},
-      {"hermes",
-       R"lark(start: block (gap? block)*
+    {"hermes",
+     R"lark(start: block (gap? block)*
 arguments_0: J
 call_0: "{\"name\": \"f\", \"arguments\": " arguments_0 "}"
 arguments_1: J
@@ -162,8 +164,8 @@ call_1: "{\"name\": \"g\", \"arguments\": " arguments_1 "}"
 call: call_0 | call_1
 block: "<tool_call>" line? call line? "</tool_call>"
 )lark"},
-      {"pythonic",
-       R"lark(start: (calls | block)
+    {"pythonic",
+     R"lark(start: (calls | block)
 value_0_0: J
 keywords_0_0: "s=" value_0_0 more_0_1
 more_0_0: ", s=" value_0_0 more_0_1
@@ -176,8 +178,8 @@ call: call_0 | call_1
 calls: "[" call (", " call)* "]"
 block: "<|python_start|>" calls "<|python_end|>"
 )lark"},
-      {"llama3",
-       R"lark(start: (calls | block)
+    {"llama3",
+     R"lark(start: (calls | block)
 arguments_0: J
 call_0: "{\"name\": \"f\", \"parameters\": " arguments_0 "}"
 arguments_1: J
@@ -186,8 +188,8 @@ call: call_0 | call_1
 calls: call ("; " call)*
 block: "<|python_tag|>" calls
 )lark"},
-      {"llama4",
-       R"lark(start: (calls | block)
+    {"llama4",
+     R"lark(start: (calls | block)
 arguments_0: J
 call_0: "{\"name\": \"f\", \"parameters\": " arguments_0 "}"
 arguments_1: J
@@ -196,11 +198,14 @@ call: call_0 | call_1
 calls: call ("; " call)*
 block: "<|python_start|>" calls "<|python_end|>"
 )lark"},
-  };
+};
+
+TEST_F(CallGrammarTest, EveryFormatHasItsWay) {
   size_t num_formats = 0;
   for (const OutputFormat& format : OutputFormats()) num_formats += CanForceCalls(format) ? 1 : 0;
-  EXPECT_EQ(std::size(cases), num_formats);
-  for (const FormatCase& entry : cases) EXPECT_EQ(Lines(entry.format), entry.lines) << entry.format;
+  EXPECT_EQ(std::size(kFormatCases), num_formats);
+  for (const FormatCase& entry : kFormatCases)
+    EXPECT_EQ(Lines(entry.format), entry.lines) << entry.format;
 }
 
 TEST_F(CallGrammarTest, SomeFormatsHaveNoGrammar) {
@@ -308,6 +313,21 @@ TEST_F(CallGrammarTest, ToolsThatCannotBeForcedAreNamed) {
     // It does not matter where it cannot be called.
     EXPECT_THAT(Write(entry.format, {}, OneTool(entry.parameters), "a"), IsOk());
   }
+}
+
+// Definitions are repeated for each property that refers to them.
+TEST_F(CallGrammarTest, AGrammarHasABound) {
+  std::string properties;
+  for (int i = 0; i < 100; ++i) {
+    properties += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(": {"$ref": "#/$defs/A"})";
+  }
+  const std::string parameters = R"({"properties": {)" + properties +
+                                 R"(}, "$defs": {"A": {"type": "integer", "description": ")" +
+                                 std::string(100'000, 'x') + R"("}}})";
+  EXPECT_THAT(Write("glm47", {}, OneTool(parameters)),
+              HasError(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("expected tools with a grammar of at most 1048576 bytes")));
+  EXPECT_THAT(Write("hermes", {}, OneTool(parameters)), IsOk());
 }
 
 // The parser decides what a text is, so a text may not look like another value.
