@@ -216,7 +216,7 @@ class ValueWriter {
       schema = OrderedJson::object();
       schema["anyOf"] = schemas;
     }
-    LOCKSTEP_ASSIGN_OR_RETURN(const std::string text, ValueSchema(schema, root_));
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::string text, ValueSchema(schema, root_, tags_.value_end));
     const std::string rule = "value_" + name_;
     context_.rules.Add(rule, "%json " + text);
     return Sequence().Rule(rule).Text(frame()).Marker(tags_.value_end).Take();
@@ -247,7 +247,7 @@ absl::StatusOr<std::string> PythonValue(const ToolProperty& property, const Orde
     rest.erase("type");
     if (IsFree(rest)) return R"("True" | "False")";
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string text, ValueSchema(property.schema, root));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string text, ValueSchema(property.schema, root, ""));
   return "%json " + text;
 }
 

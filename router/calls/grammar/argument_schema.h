@@ -34,8 +34,14 @@ struct ToolProperty {
 // the object than its properties, and which of them are required.
 absl::StatusOr<std::vector<ToolProperty>> PropertiesOf(const OrderedJson& root);
 
-// The schema of one property's value, for %json, with the definitions of `root`.
-absl::StatusOr<std::string> ValueSchema(const OrderedJson& value, const OrderedJson& root);
+// The schema of one property's value, for %json, with the definitions of `root`. No string and no
+// key in the value has the text `tag`; empty: they may have every text. The first character of a
+// tag comes once in it. With a tag, the engine refuses values that nest without a bound.
+absl::StatusOr<std::string> ValueSchema(const OrderedJson& value, const OrderedJson& root,
+                                        std::string_view tag);
+
+// A regular expression of the texts that do not have `tag`, as in ValueSchema.
+std::string PatternWithout(std::string_view tag);
 
 // A string that a schema allows. Lengths are in code points.
 struct StringChoice {

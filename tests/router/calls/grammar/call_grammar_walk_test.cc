@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -28,8 +29,10 @@ using Reasoning = CallGrammarOptions::Reasoning;
 constexpr size_t kMaxTokens = 600;
 #ifdef LOCKSTEP_SANITIZED
 constexpr int kWalks = 2;
+constexpr int kSchemas = 6;
 #else
 constexpr int kWalks = 12;
+constexpr int kSchemas = 60;
 #endif
 constexpr char kTools[] = R"([
   {"type": "function", "function": {"name": "find-it", "parameters": {"type": "object",
@@ -59,6 +62,7 @@ struct WalkCase {
   CallGrammarOptions options;
   std::string name;  // of the only tool; empty: all
   bool split_reasoning = true;
+  int num_walks = kWalks;
 };
 
 struct Call {
@@ -176,11 +180,14 @@ class CallGrammarWalkTest : public ::testing::TestWithParam<std::tuple<std::stri
     std::vector<TokenId> markers;
     for (TokenId id = 0; id < side().tokenizer->vocab_size(); ++id) {
       if (id == end_token() || !mask.Allows(id)) continue;
+      // The judge's numbers have no exponent of a thousand.
+      if (id == 'e' || id == 'E') continue;
       allowed.push_back(id);
       if (side().tokenizer->IsSpecial(id)) markers.push_back(id);
     }
     if (!markers.empty() && random_() % 4 == 0) return markers[random_() % markers.size()];
-    return allowed.empty() ? end_token() : allowed[random_() % allowed.size()];
+    if (allowed.empty()) return mask.Allows('e') ? 'e' : end_token();
+    return allowed[random_() % allowed.size()];
   }
 
   // The tokens of one output, the end token at its end unless it is too long.
@@ -208,10 +215,13 @@ class CallGrammarWalkTest : public ::testing::TestWithParam<std::tuple<std::stri
 
   void WalkAndJudge(const WalkCase& walk) {
     const absl::StatusOr<std::string> grammar = CallGrammar(
-        format(), CallableTools(kTools, walk.name), known_, walk.options, *side().tokenizer);
+        format(), CallableTools(tools_, walk.name), known_, walk.options, *side().tokenizer);
     ASSERT_TRUE(grammar.ok()) << grammar.status();
     const Constraint constraint{.kind = ConstraintKind::kGrammar, .text = *grammar};
-    for (int round = 0; round < kWalks && !HasFailure(); ++round) {
+    // No value may fit a schema.
+    if (!side().engine->Check(constraint).ok()) return;
+    ++num_grammars_;
+    for (int round = 0; round < walk.num_walks && !HasFailure(); ++round) {
       std::vector<TokenId> tokens = RandomWalk(constraint);
       SCOPED_TRACE(side().tokenizer->Decode(tokens, /*skip_special_tokens=*/false));
       ++num_walks_;
@@ -246,8 +256,10 @@ class CallGrammarWalkTest : public ::testing::TestWithParam<std::tuple<std::stri
     }
   }
 
-  const ToolList known_ = *ToolList::Parse(kTools);
+  std::string tools_ = kTools;
+  ToolList known_ = *ToolList::Parse(kTools);
   std::map<std::string, json> schemas_ = SchemasOf(kTools);
+  int num_grammars_ = 0;
   int num_walks_ = 0;
   int num_ended_ = 0;
   size_t most_calls_ = 0;
@@ -268,14 +280,76 @@ TEST_P(CallGrammarWalkTest, EveryOutputIsCallsThatFit) {
         const bool split_reasoning = random_() % 3 != 0;
         ASSERT_NO_FATAL_FAILURE(WalkAndJudge({.options = {.single = single, .reasoning = reasoning},
                                               .name = name,
-                                              .split_reasoning = split_reasoning}));
+                                              .split_reasoning = split_reasoning,
+                                              .num_walks = kWalks}));
       }
     }
   }
+  EXPECT_EQ(num_grammars_, HasReasoning(format()) ? 12 : 4);
   EXPECT_GT(num_ended_ * 2, num_walks_) << num_ended_ << " of " << num_walks_ << " walks ended";
   EXPECT_EQ(num_calls_of_.size(), 3u);
   // The token behind a call of Harmony ends the output.
   EXPECT_EQ(most_calls_ > 1, format().style != CallStyle::kHarmony);
+}
+
+// Schemas of values, alone and as alternatives.
+class ValueSchemas {
+ public:
+  explicit ValueSchemas(std::mt19937& random) : random_(random) {}
+
+  json Any() {
+    if (random_() % 3 != 0) return One();
+    json choices = json::array({One(), One()});
+    if (random_() % 3 == 0) choices.push_back(One());
+    return {{"anyOf", choices}};
+  }
+
+ private:
+  json One() {
+    const json schemas[] = {
+        {{"type", "string"}},
+        {{"type", "string"}, {"minLength", 2}, {"maxLength", 4}},
+        {{"type", "integer"}},
+        {{"type", "integer"}, {"minimum", -5}, {"maximum", 50}},
+        {{"type", "number"}, {"maximum", 3}},
+        {{"type", "number"}},
+        {{"type", "boolean"}},
+        {{"type", "null"}},
+        {{"enum", {"a", 12, "12", nullptr, true, "null", "x\ny"}}},
+        {{"const", "True"}},
+        {{"type", "array"}, {"items", {{"type", "integer"}}}, {"maxItems", 2}},
+        {{"type", "object"},
+         {"properties", {{"k", {{"type", "string"}, {"maxLength", 2}}}}},
+         {"additionalProperties", false}},
+        {{"type", {"string", "integer", "null"}}, {"maxLength", 3}},
+        {{"type", {"string", "object"}}, {"additionalProperties", false}},
+        {{"type", {"boolean", "array"}}, {"maxItems", 0}},
+        json::object(),
+    };
+    return schemas[random_() % std::size(schemas)];
+  }
+
+  std::mt19937& random_;
+};
+
+TEST_P(CallGrammarWalkTest, ValuesOfManySchemasFit) {
+  ValueSchemas values(random_);
+  for (int round = 0; round < kSchemas && !HasFailure(); ++round) {
+    const json parameters = {{"type", "object"},
+                             {"properties", {{"p", values.Any()}, {"q", values.Any()}}},
+                             {"required", {"p"}},
+                             {"additionalProperties", false}};
+    const json tool = {{"type", "function"},
+                       {"function", {{"name", "f"}, {"parameters", parameters}}}};
+    tools_ = json::array({tool}).dump();
+    SCOPED_TRACE(tools_);
+    known_ = *ToolList::Parse(tools_);
+    schemas_ = SchemasOf(tools_);
+    ASSERT_NO_FATAL_FAILURE(WalkAndJudge(
+        {.options = {.single = true}, .name = "", .split_reasoning = true, .num_walks = 6}));
+  }
+  EXPECT_GT(num_grammars_ * 2, kSchemas);
+  EXPECT_GT(num_ended_ * 2, num_walks_) << num_ended_ << " of " << num_walks_ << " walks ended";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CallGrammarWalkTest,
