@@ -9,6 +9,7 @@
 #include "common/shown_text.h"
 #include "common/status.h"
 #include "router/calls/grammar/argument_schema.h"
+#include "router/calls/grammar/value_schema.h"
 #include "router/calls/scanners/json_text_scanner.h"
 #include "router/calls/scanners/marker_scanner.h"
 #include "router/calls/scanners/schema_value.h"

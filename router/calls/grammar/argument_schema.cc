@@ -1,7 +1,5 @@
 #include "router/calls/grammar/argument_schema.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <set>
@@ -22,8 +20,6 @@ constexpr size_t kMaxChoicesOfValue = 10'000;
 constexpr std::string_view kJsonOptions =
     R"({"whitespace_flexible":true,"whitespace_pattern":"[ \\t]{1,2}|\\r?\\n[ \\t]{0,64}",)"
     R"("coerce_one_of":false,"lenient":false})";
-
-constexpr std::array<std::string_view, 2> kDefinitions = {"$defs", "definitions"};
 
 bool IsAnnotation(std::string_view keyword) {
   constexpr auto kAnnotations = std::to_array<std::string_view>(
@@ -58,15 +54,6 @@ bool FitsType(const OrderedJson& value, const OrderedJson* type) {
   return type->is_array() ? std::any_of(type->begin(), type->end(), fits) : fits(*type);
 }
 
-const OrderedJson* Member(const OrderedJson& object, std::string_view key) {
-  const auto found = object.find(key);
-  return found == object.end() ? nullptr : &*found;
-}
-
-bool RefersToDefinitions(const std::string& reference) {
-  return reference.starts_with("#/$defs/") || reference.starts_with("#/definitions/");
-}
-
 // What a "$ref" of definitions means. Null: there is no such thing.
 const OrderedJson* Resolve(const std::string& reference, const OrderedJson& root) {
   if (!RefersToDefinitions(reference)) return nullptr;
@@ -77,26 +64,6 @@ const OrderedJson* Resolve(const std::string& reference, const OrderedJson& root
   return Member(*definitions, reference.substr(slash + 1));
 }
 
-// Whether any schema in `value` has a "$ref". UNIMPLEMENTED for one that reaches out of the
-// definitions: it would have another meaning in a schema of its own.
-absl::StatusOr<bool> HasReferences(const OrderedJson& value) {
-  bool has = false;
-  if (!value.is_structured()) return has;
-  for (const auto& [key, member] : value.items()) {
-    if (value.is_object() && key == "$ref" && member.is_string()) {
-      const std::string& reference = member.get_ref<const std::string&>();
-      if (!RefersToDefinitions(reference)) {
-        return Unimplemented("expected a $ref of #/$defs/ or #/definitions/, got {}",
-                             Quote(reference));
-      }
-      has = true;
-    }
-    LOCKSTEP_ASSIGN_OR_RETURN(const bool inside, HasReferences(member));
-    has = has || inside;
-  }
-  return has;
-}
-
 absl::Status CheckMembers(const nlohmann::json& value) {
   if (value.is_object() && value.size() > kMaxSchemaMembers) {
     return InvalidArgument("expected objects of at most {} members, got {}", kMaxSchemaMembers,
@@ -105,52 +72,6 @@ absl::Status CheckMembers(const nlohmann::json& value) {
   if (!value.is_structured()) return absl::OkStatus();
   for (const nlohmann::json& member : value) LOCKSTEP_RETURN_IF_ERROR(CheckMembers(member));
   return absl::OkStatus();
-}
-
-// Whether its values may have strings or keys in them. In doubt, yes.
-bool MayHaveStrings(const OrderedJson& schema) {
-  const OrderedJson* const type = Member(schema, "type");
-  if (type == nullptr) return true;
-  const auto may = [](const OrderedJson& name) {
-    return name != "null" && name != "boolean" && name != "number" && name != "integer";
-  };
-  return type->is_array() ? std::any_of(type->begin(), type->end(), may) : may(*type);
-}
-
-// A regular expression for each character of a text, also inside of a class.
-std::vector<std::string> PatternCharacters(std::string_view text) {
-  constexpr std::string_view kWithMeaning = "\\^$.|?*+()[]{}-";
-  std::vector<std::string> characters;
-  for (const char c : text) {
-    const bool goes_on = (static_cast<unsigned char>(c) & 0xC0) == 0x80;
-    if (!goes_on) characters.emplace_back();
-    if (kWithMeaning.find(c) != std::string_view::npos) characters.back() += '\\';
-    characters.back() += c;
-  }
-  return characters;
-}
-
-// The same values, except those with the tag in a string or a key.
-OrderedJson WithoutTag(OrderedJson schema, std::string_view tag) {
-  OrderedJson definitions = OrderedJson::object();
-  if (const OrderedJson* const own = Member(schema, "$defs")) definitions = *own;
-  std::string name = "any";
-  while (definitions.contains(name)) name += '_';
-  const std::string pattern = PatternWithout(tag);
-  const OrderedJson any = {{"$ref", "#/$defs/" + name}};
-  definitions[name] = {{"anyOf",
-                        {{{"type", {"null", "boolean", "number"}}},
-                         {{"type", "string"}, {"pattern", pattern}},
-                         {{"type", "array"}, {"items", any}},
-                         {{"type", "object"},
-                          {"patternProperties", {{pattern, any}}},
-                          {"additionalProperties", false}}}}};
-  OrderedJson both = OrderedJson::object();
-  if (const OrderedJson* const older = Member(schema, "definitions")) both["definitions"] = *older;
-  for (const std::string_view keyword : kDefinitions) schema.erase(std::string(keyword));
-  both["$defs"] = std::move(definitions);
-  both["allOf"] = OrderedJson(OrderedJson::array_t{std::move(schema), any});
-  return both;
 }
 
 // Sorts what a schema allows into strings and other values.
@@ -297,6 +218,17 @@ class ChoiceCollector {
 
 }  // namespace
 
+const OrderedJson* Member(const OrderedJson& object, std::string_view key) {
+  const auto found = object.find(key);
+  return found == object.end() ? nullptr : &*found;
+}
+
+bool RefersToDefinitions(const std::string& reference) {
+  return reference.starts_with("#/$defs/") || reference.starts_with("#/definitions/");
+}
+
+OrderedJson EngineOptions() { return OrderedJson::parse(kJsonOptions); }
+
 absl::StatusOr<OrderedJson> ParseArgumentSchema(std::string_view text) {
   if (text.empty()) text = R"({"additionalProperties":false})";
   const absl::StatusOr<nlohmann::json> sorted = ParseJson(text, "schema", kSchemaLimits);
@@ -313,7 +245,7 @@ absl::StatusOr<OrderedJson> ParseArgumentSchema(std::string_view text) {
 
 absl::StatusOr<std::string> ObjectSchema(OrderedJson root) {
   root["type"] = "object";
-  root["x-guidance"] = OrderedJson::parse(kJsonOptions);
+  root["x-guidance"] = EngineOptions();
   return root.dump();
 }
 
@@ -352,42 +284,6 @@ absl::StatusOr<std::vector<ToolProperty>> PropertiesOf(const OrderedJson& root) 
   if (required.empty()) return properties;
   return Unimplemented("required: {} is not among the properties, which is not implemented",
                        Quote(*required.begin()));
-}
-
-std::string PatternWithout(std::string_view tag) {
-  const std::vector<std::string> characters = PatternCharacters(tag);
-  const std::string& first = characters[0];
-  // Behind the first character: each beginning of the rest, and how it goes on otherwise.
-  std::string begun;
-  std::string again;
-  std::string otherwise;
-  std::string at_end;
-  for (size_t i = 1; i < characters.size(); ++i) {
-    const std::string_view bar = i == 1 ? "" : "|";
-    again += fmt::format("{}{}{}", bar, begun, first);
-    otherwise += fmt::format("{}{}[^{}{}]", bar, begun, first, characters[i]);
-    at_end += fmt::format("{}{}", bar, begun);
-    begun += characters[i];
-  }
-  return fmt::format("^(?:[^{0}]|{0}(?:{1})*(?:{2}))*(?:{0}(?:{1})*(?:{3}))?$", first, again,
-                     otherwise, at_end);
-}
-
-absl::StatusOr<std::string> ValueSchema(const OrderedJson& value, const OrderedJson& root,
-                                        std::string_view tag) {
-  OrderedJson schema = value.is_object() ? value : OrderedJson::object();
-  // References mean the definitions of the root.
-  for (const std::string_view name : kDefinitions) schema.erase(std::string(name));
-  LOCKSTEP_ASSIGN_OR_RETURN(const bool has_references, HasReferences(schema));
-  for (const std::string_view name : kDefinitions) {
-    const OrderedJson* const definitions = has_references ? Member(root, name) : nullptr;
-    if (definitions == nullptr) continue;
-    LOCKSTEP_RETURN_IF_ERROR(HasReferences(*definitions).status());
-    schema[std::string(name)] = *definitions;
-  }
-  if (!tag.empty() && MayHaveStrings(schema)) schema = WithoutTag(std::move(schema), tag);
-  schema["x-guidance"] = OrderedJson::parse(kJsonOptions);
-  return schema.dump();
 }
 
 absl::StatusOr<ValueChoices> ChoicesOf(const OrderedJson& value, const OrderedJson& root) {

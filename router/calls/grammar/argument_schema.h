@@ -25,6 +25,13 @@ absl::StatusOr<OrderedJson> ParseArgumentSchema(std::string_view text);
 // The schema of one JSON object, for %json. The engine's options are ours.
 absl::StatusOr<std::string> ObjectSchema(OrderedJson root);
 
+// How JSON is written: the value of the member "x-guidance".
+OrderedJson EngineOptions();
+// Null: there is no such member, or `object` is none.
+const OrderedJson* Member(const OrderedJson& object, std::string_view key);
+// Whether a "$ref" means something in "$defs" or "definitions".
+bool RefersToDefinitions(const std::string& reference);
+
 struct ToolProperty {
   std::string name;
   bool required = false;
@@ -33,15 +40,6 @@ struct ToolProperty {
 // For formats that write each property by itself. UNIMPLEMENTED for keywords that say more about
 // the object than its properties, and which of them are required.
 absl::StatusOr<std::vector<ToolProperty>> PropertiesOf(const OrderedJson& root);
-
-// The schema of one property's value, for %json, with the definitions of `root`. No string and no
-// key in the value has the text `tag`; empty: they may have every text. The first character of a
-// tag comes once in it. With a tag, the engine refuses values that nest without a bound.
-absl::StatusOr<std::string> ValueSchema(const OrderedJson& value, const OrderedJson& root,
-                                        std::string_view tag);
-
-// A regular expression of the texts that do not have `tag`, as in ValueSchema.
-std::string PatternWithout(std::string_view tag);
 
 // A string that a schema allows. Lengths are in code points.
 struct StringChoice {

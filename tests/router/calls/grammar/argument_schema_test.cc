@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -120,41 +119,6 @@ TEST(ArgumentSchemaTest, WhatCannotBeToldApartIsNamed) {
   EXPECT_THAT(Choices(R"({"$ref": "#/$defs/A"})",
                       R"({"$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}]}}})"),
               HasSubstr("its alternatives are too many"));
-}
-
-TEST(ArgumentSchemaTest, AValueTakesTheDefinitionsAlong) {
-  const OrderedJson root = Root(R"({"$defs": {"A": {"type": "integer"}}, "properties": {}})");
-  EXPECT_THAT(*ValueSchema(OrderedJson::parse(R"({"items": {"$ref": "#/$defs/A"}})"), root, ""),
-              HasSubstr(R"("$defs":{"A":{"type":"integer"}})"));
-  EXPECT_THAT(*ValueSchema(OrderedJson::parse(R"({"type": "null"})"), root, "</a>"),
-              ::testing::Not(HasSubstr("$defs")));
-  EXPECT_THAT(ValueSchema(OrderedJson::parse(R"({"$ref": "#/properties/a"})"), root, ""),
-              HasError(absl::StatusCode::kUnimplemented, HasSubstr("expected a $ref of #/$defs/")));
-}
-
-TEST(ArgumentSchemaTest, ATextWithoutATagHasAPattern) {
-  const std::string tag = "</p>";
-  const std::regex pattern(PatternWithout(tag));
-  // All texts of up to six of these characters.
-  std::vector<std::string> texts = {""};
-  for (size_t i = 0; i < texts.size(); ++i) {
-    const std::string text = texts[i];
-    EXPECT_EQ(std::regex_match(text, pattern), text.find(tag) == std::string::npos) << text;
-    if (text.size() == 6) continue;
-    for (const char c : std::string("</p>x")) texts.push_back(text + c);
-  }
-  EXPECT_THAT(PatternWithout("</\uFF5Cx>"), HasSubstr("/\uFF5C[^<x]"));
-}
-
-TEST(ArgumentSchemaTest, AValueMayHaveToDoWithoutATag) {
-  const OrderedJson root = Root(R"({"$defs": {"any": {"type": "string"}}})");
-  const std::string schema =
-      *ValueSchema(OrderedJson::parse(R"({"items": {"$ref": "#/$defs/any"}})"), root, "</a>");
-  EXPECT_THAT(schema, HasSubstr(R"("allOf":[{"items":{"$ref":"#/$defs/any"}},)"
-                                R"({"$ref":"#/$defs/any_"}])"));
-  EXPECT_THAT(schema, HasSubstr(R"("$defs":{"any":{"type":"string"},"any_":{"anyOf":[)"));
-  EXPECT_THAT(*ValueSchema(OrderedJson::parse(R"({"type": ["integer", "null"]})"), root, "</a>"),
-              ::testing::Not(HasSubstr("allOf")));
 }
 
 }  // namespace
