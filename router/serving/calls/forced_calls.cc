@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/status.h"
 #include "router/constraints/constraint_limits.h"
@@ -35,10 +36,10 @@ absl::StatusOr<Constraint> ConstraintOf(const OutputReading& reading,
 }
 
 // The engine has refused the tools together. Names the first one that it refuses alone.
-absl::Status WhichTool(const OutputReading& reading, const Tokenizer& tokenizer,
-                       ConstraintChecker& checker, const absl::Status& all) {
+absl::Status WhichTool(const OutputReading& reading, std::span<const CallableTool> tools,
+                       const Tokenizer& tokenizer, ConstraintChecker& checker,
+                       const absl::Status& all) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::vector<CallableTool>& tools = reading.forced->tools;
   for (const CallableTool& tool : tools) {
     if (std::chrono::steady_clock::now() - begin > kLongestSearch) break;
     LOCKSTEP_ASSIGN_OR_RETURN(const Constraint alone,
@@ -50,10 +51,12 @@ absl::Status WhichTool(const OutputReading& reading, const Tokenizer& tokenizer,
 
 }  // namespace
 
-absl::StatusOr<Constraint> CheckForcedCalls(const OutputReading& reading,
+absl::StatusOr<Constraint> CheckForcedCalls(const lockstep::v1::ChatPrompt& chat,
+                                            const OutputReading& reading,
                                             const Tokenizer& tokenizer,
                                             ConstraintChecker& checker) {
-  const std::vector<CallableTool>& tools = reading.forced->tools;
+  const std::vector<CallableTool> tools =
+      CallableTools(chat.tools_json(), chat.tool_choice().function());
   for (const CallableTool& tool : tools) {
     if (tool.parameters.empty()) continue;
     const Constraint schema{.kind = ConstraintKind::kJsonSchema, .text = tool.parameters};
@@ -63,7 +66,7 @@ absl::StatusOr<Constraint> CheckForcedCalls(const OutputReading& reading,
   const absl::Status status = checker.Check(constraint, kChoicePath);
   if (status.ok()) return constraint;
   if (!absl::IsInvalidArgument(status)) return status;
-  return WhichTool(reading, tokenizer, checker, status);
+  return WhichTool(reading, tools, tokenizer, checker, status);
 }
 
 }  // namespace lockstep::router

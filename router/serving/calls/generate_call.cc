@@ -191,7 +191,8 @@ absl::Status GenerateCall::Prepare() {
   TextOptions text_options = TextOptions::Of(message);
   LOCKSTEP_ASSIGN_OR_RETURN(text_options.reading, ReadingOf(message, context_.model, prompt));
   if (!request_context.constraint) {
-    LOCKSTEP_ASSIGN_OR_RETURN(request_context.constraint, CheckedCalls(text_options.reading.get()));
+    LOCKSTEP_ASSIGN_OR_RETURN(request_context.constraint,
+                              CheckedCalls(message.chat(), text_options.reading.get()));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(
       Request request, BuildRequest(message, std::move(prompt), limits, facts, request_context));
@@ -231,11 +232,11 @@ absl::StatusOr<std::optional<RequestConstraint>> GenerateCall::CheckedConstraint
 }
 
 absl::StatusOr<std::optional<RequestConstraint>> GenerateCall::CheckedCalls(
-    const OutputReading* reading) {
+    const v1::ChatPrompt& chat, const OutputReading* reading) {
   if (reading == nullptr || !reading->forced) return std::optional<RequestConstraint>();
   LOCKSTEP_ASSIGN_OR_RETURN(
       Constraint constraint,
-      CheckForcedCalls(*reading, *context_.model.tokenizer, *context_.constraints));
+      CheckForcedCalls(chat, *reading, *context_.model.tokenizer, *context_.constraints));
   return RequestConstraint{.constraint = std::move(constraint),
                            .engine = ConstraintEngineHash(context_.constraints->version())};
 }

@@ -92,7 +92,8 @@ class GenerateCall : public Strand,
   absl::StatusOr<std::optional<RequestConstraint>> CheckedConstraint(
       const lockstep::v1::SamplingParams& sampling);
   // The same for calls that the output must have; nullopt: it need not call.
-  absl::StatusOr<std::optional<RequestConstraint>> CheckedCalls(const OutputReading* reading);
+  absl::StatusOr<std::optional<RequestConstraint>> CheckedCalls(
+      const lockstep::v1::ChatPrompt& chat, const OutputReading* reading);
   // Takes what is in the outbox, if anything.
   void ConsumeOutput();
   void WriteMessages();

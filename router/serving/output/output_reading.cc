@@ -42,9 +42,7 @@ absl::StatusOr<OutputReading::Forced> ForcedCalls(const v1::ChatPrompt& chat,
   const v1::ToolChoice& choice = chat.tool_choice();
   const bool named = !choice.function().empty();
   return OutputReading::Forced{
-      .tools = CallableTools(chat.tools_json(), choice.function()),
-      .grammar = {.single = named || choice.single(), .reasoning = reasoning},
-      .named = named};
+      .grammar = {.single = named || choice.single(), .reasoning = reasoning}, .named = named};
 }
 
 }  // namespace

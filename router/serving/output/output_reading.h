@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "common/ids.h"
 #include "lockstep/v1/generation.pb.h"
@@ -25,7 +24,6 @@ struct OutputReading {
   // Calls that the output must have. Its grammar is made from the same facts as the parser, so they
   // cannot disagree.
   struct Forced {
-    std::vector<CallableTool> tools;
     CallGrammarOptions grammar;
     bool named = false;  // the client has named the function
   };

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "router/calls/output_format_table.h"
 #include "tests/common/status_matchers.h"
@@ -260,6 +261,12 @@ TEST_F(CallGrammarTest, TheVocabularyDecidesWhatIsASpecialToken) {
 }
 
 TEST_F(CallGrammarTest, ANamedToolIsTheOnlyOne) {
+  const std::vector<CallableTool> tools = CallableTools(kTools, "g");
+  ASSERT_EQ(tools.size(), 1u);
+  EXPECT_EQ(tools[0].index, 1u);
+  EXPECT_EQ(tools[0].name, "g");
+  EXPECT_EQ(tools[0].parameters, "");
+  EXPECT_EQ(CallableTools(kTools, "").size(), 2u);
   const std::string grammar = *Write("hermes", {}, kTools, "g");
   EXPECT_THAT(grammar, HasSubstr("\"{\\\"name\\\": \\\"g\\\""));
   EXPECT_THAT(grammar, Not(HasSubstr("\\\"f\\\"")));

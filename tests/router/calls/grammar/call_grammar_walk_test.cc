@@ -28,11 +28,11 @@ using Reasoning = CallGrammarOptions::Reasoning;
 
 constexpr size_t kMaxTokens = 600;
 #ifdef LOCKSTEP_SANITIZED
-constexpr int kWalks = 2;
-constexpr int kSchemas = 6;
+constexpr int kWalks = 6;
+constexpr int kSchemas = 20;
 #else
 constexpr int kWalks = 12;
-constexpr int kSchemas = 60;
+constexpr int kSchemas = 30;
 #endif
 constexpr char kTools[] = R"([
   {"type": "function", "function": {"name": "find-it", "parameters": {"type": "object",

@@ -51,7 +51,7 @@ class ForcedCallsTest : public ::testing::Test {
     choice.set_function(function);
     const auto reading = ReadingOf(request_, model_, lockstep::testing::Bytes("x"));
     EXPECT_THAT(reading, IsOk());
-    return CheckForcedCalls(**reading, *model_.tokenizer, *checker_);
+    return CheckForcedCalls(request_.chat(), **reading, *model_.tokenizer, *checker_);
   }
 
   ServedModel model_;

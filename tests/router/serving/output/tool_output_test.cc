@@ -44,8 +44,7 @@ TEST_F(ToolOutputTest, ACallOfANamedFunctionEndsWithStop) {
   ReadHermes(/*single_call=*/true);
   OutputReading reading = *options_.reading;
   for (const bool named : {false, true}) {
-    reading.forced =
-        OutputReading::Forced{.tools = {}, .grammar = {.single = true}, .named = named};
+    reading.forced = OutputReading::Forced{.grammar = {.single = true}, .named = named};
     options_.reading = std::make_shared<const OutputReading>(reading);
     const Said said = Say(kHermesCall);
     EXPECT_THAT(said.calls, SizeIs(1));
