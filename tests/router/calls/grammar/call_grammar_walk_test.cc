@@ -26,13 +26,13 @@ namespace {
 using nlohmann::json;
 using Reasoning = CallGrammarOptions::Reasoning;
 
-constexpr size_t kMaxTokens = 600;
+constexpr size_t kMaxTokens = 400;
 #ifdef LOCKSTEP_SANITIZED
 constexpr int kWalks = 6;
 constexpr int kSchemas = 20;
 #else
-constexpr int kWalks = 12;
-constexpr int kSchemas = 30;
+constexpr int kWalks = 10;
+constexpr int kSchemas = 20;
 #endif
 constexpr char kTools[] = R"([
   {"type": "function", "function": {"name": "find-it", "parameters": {"type": "object",
