@@ -72,4 +72,8 @@ bool LeavesReasoningOpen(const OutputFormat& format, std::string_view tail) {
   });
 }
 
+bool HasEndedReasoning(const OutputFormat& format, std::string_view tail) {
+  return HasReasoning(format) && TrimJsonSpaceAtEnd(tail).ends_with(format.think_end);
+}
+
 }  // namespace lockstep::router

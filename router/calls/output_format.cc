@@ -171,6 +171,7 @@ constexpr OutputFormat kFormats[] = {
      .style = CallStyle::kJson,
      .tags = {.block_open = "<|python_tag|>"},
      .whole_message = "{",
+     .arguments_key = "parameters",
      .in_template = {"\"parameters\": ", "ipython"},
      .in_vocabulary = {"<|python_tag|>"}},
     // Llama 4. The same between other tokens.
@@ -178,6 +179,7 @@ constexpr OutputFormat kFormats[] = {
      .style = CallStyle::kJson,
      .tags = {.block_open = "<|python_start|>", .block_end = "<|python_end|>"},
      .whole_message = "{",
+     .arguments_key = "parameters",
      .in_template = {"\"parameters\": "},
      .in_vocabulary = {"<|python_start|>"}},
     // Models that reason and call nothing.

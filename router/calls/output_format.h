@@ -22,6 +22,8 @@ bool HasReasoning(const OutputFormat& format);
 // Whether a prompt that ends with `tail` (its last characters, special tokens spelled out) leaves
 // reasoning open.
 bool LeavesReasoningOpen(const OutputFormat& format, std::string_view tail);
+// Whether it ends with the end of reasoning: the template has decided that there is none.
+bool HasEndedReasoning(const OutputFormat& format, std::string_view tail);
 
 // NOT_FOUND lists the names that there are.
 absl::StatusOr<const OutputFormat*> FindOutputFormat(std::string_view name);

@@ -76,6 +76,8 @@ struct OutputFormat {
   // A message that begins with this character may be calls, without any tag. Then only known names
   // are calls.
   std::string_view whole_message = {};
+  // CallStyle::kJson: the key that models write. Both are read.
+  std::string_view arguments_key = "arguments";
   // CallStyle::kHarmony: the tokens between the parts of messages.
   std::array<std::string_view, 7> frame = {};
 

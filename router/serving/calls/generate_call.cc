@@ -6,6 +6,7 @@
 #include "common/instant.h"
 #include "common/status.h"
 #include "router/serving/calls/call_trace.h"
+#include "router/serving/calls/forced_calls.h"
 #include "router/serving/validation/bad_words.h"
 #include "router/serving/validation/build_request.h"
 #include "router/serving/validation/constraint_field.h"
@@ -31,9 +32,13 @@ constexpr size_t kBytesPerToken = 4;
 constexpr size_t kConstraintWorkBytes = 16 << 10;
 constexpr size_t kWorkPerConstraintByte = 8;
 
-size_t NumConstraintWorkBytes(const v1::SamplingParams& sampling) {
-  if (ConstraintPath(sampling).empty()) return 0;
-  return kConstraintWorkBytes + kWorkPerConstraintByte * NumConstraintBytes(sampling);
+size_t NumConstraintWorkBytes(const v1::GenerateRequest& request) {
+  const v1::SamplingParams& sampling = request.sampling();
+  const bool forces_call = ForcesCall(request.chat());
+  if (ConstraintPath(sampling).empty() && !forces_call) return 0;
+  const size_t num_bytes =
+      forces_call ? request.chat().tools_json().size() : NumConstraintBytes(sampling);
+  return kConstraintWorkBytes + kWorkPerConstraintByte * num_bytes;
 }
 
 size_t NumPromptBytes(const v1::GenerateRequest& request) {
@@ -54,7 +59,7 @@ GenerateCall::GenerateCall(ApiContext& context, Origin origin)
       num_work_bytes_((origin_.request->has_chat()
                            ? PromptEncoder::NumWorkBytes(origin_.request->chat())
                            : NumPromptBytes(*origin_.request)) +
-                      NumConstraintWorkBytes(origin_.request->sampling())),
+                      NumConstraintWorkBytes(*origin_.request)),
       encoding_(&context.closing) {}
 
 uint64_t GenerateCall::estimated_prompt_tokens() const {
@@ -185,6 +190,10 @@ absl::Status GenerateCall::Prepare() {
                             context_.encoder.Encode(message, &encoding_));
   TextOptions text_options = TextOptions::Of(message);
   LOCKSTEP_ASSIGN_OR_RETURN(text_options.reading, ReadingOf(message, context_.model, prompt));
+  if (!request_context.constraint) {
+    LOCKSTEP_ASSIGN_OR_RETURN(request_context.constraint,
+                              CheckedCalls(message.chat(), text_options.reading.get()));
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(
       Request request, BuildRequest(message, std::move(prompt), limits, facts, request_context));
   if (OffersTools(message.chat())) context_.metrics.tool_requests_total->Increment();
@@ -220,6 +229,16 @@ absl::StatusOr<std::optional<RequestConstraint>> GenerateCall::CheckedConstraint
   LOCKSTEP_RETURN_IF_ERROR(checker.Check(*constraint, ConstraintPath(sampling), &encoding_));
   return RequestConstraint{.constraint = *constraint,
                            .engine = ConstraintEngineHash(checker.version())};
+}
+
+absl::StatusOr<std::optional<RequestConstraint>> GenerateCall::CheckedCalls(
+    const v1::ChatPrompt& chat, const OutputReading* reading) {
+  if (reading == nullptr || !reading->forced) return std::optional<RequestConstraint>();
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      Constraint constraint,
+      CheckForcedCalls(chat, *reading, *context_.model.tokenizer, *context_.constraints));
+  return RequestConstraint{.constraint = std::move(constraint),
+                           .engine = ConstraintEngineHash(context_.constraints->version())};
 }
 
 void GenerateCall::ConsumeOutput() {

@@ -91,6 +91,9 @@ class GenerateCall : public Strand,
   // Waits for the engine, if the constraint is not known yet. nullopt: the message has none.
   absl::StatusOr<std::optional<RequestConstraint>> CheckedConstraint(
       const lockstep::v1::SamplingParams& sampling);
+  // The same for calls that the output must have; nullopt: it need not call.
+  absl::StatusOr<std::optional<RequestConstraint>> CheckedCalls(
+      const lockstep::v1::ChatPrompt& chat, const OutputReading* reading);
   // Takes what is in the outbox, if anything.
   void ConsumeOutput();
   void WriteMessages();

@@ -27,6 +27,13 @@ v1::FinishReason WireReason(FinishReason reason) {
   return v1::FINISH_REASON_UNSPECIFIED;
 }
 
+// Why an output that the model has ended is over. A client that named the function expects STOP:
+// it knows of the call.
+v1::FinishReason ReasonOf(const OutputReading& reading, uint32_t num_calls) {
+  const bool named = reading.forced && reading.forced->named;
+  return num_calls > 0 && !named ? v1::FINISH_REASON_TOOL_CALLS : v1::FINISH_REASON_STOP;
+}
+
 void FillLogprob(const TokenLogprobs& in, v1::TokenLogprob* out) {
   out->set_token_id(in.token);
   out->set_logprob(in.logprob);
@@ -285,7 +292,8 @@ v1::Finish* ResponseBuilder::AddFinish(uint32_t index, v1::FinishReason reason, 
   uint32_t num_reasoning_tokens = 0;
   if (sample.parts != nullptr) {
     const uint32_t num_calls = sample.parts->splitter.parser().num_whole_calls();
-    if (reason == v1::FINISH_REASON_STOP && num_calls > 0) reason = v1::FINISH_REASON_TOOL_CALLS;
+    if (reason == v1::FINISH_REASON_STOP)
+      reason = ReasonOf(sample.parts->splitter.reading(), num_calls);
     tool_calls_.num_whole += num_calls;
     tool_calls_.num_broken += sample.parts->num_broken_calls;
     num_reasoning_tokens = sample.parts->num_reasoning_tokens;

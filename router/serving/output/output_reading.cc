@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "common/status.h"
@@ -17,10 +18,31 @@ namespace v1 = lockstep::v1;
 // assistant may have begun it earlier.
 constexpr size_t kTailTokens = 1024;
 
-bool LeavesOpen(const OutputFormat& format, const Tokenizer& tokenizer,
-                std::span<const TokenId> prompt) {
+// The end of the prompt, special tokens spelled out.
+std::string TailOf(const Tokenizer& tokenizer, std::span<const TokenId> prompt) {
   const std::span<const TokenId> tail = prompt.last(std::min(prompt.size(), kTailTokens));
-  return LeavesReasoningOpen(format, tokenizer.Decode(tail, /*skip_special_tokens=*/false));
+  return tokenizer.Decode(tail, /*skip_special_tokens=*/false);
+}
+
+CallGrammarOptions::Reasoning ReasoningBeforeCalls(const OutputFormat& format, bool is_open,
+                                                   std::string_view tail) {
+  using Reasoning = CallGrammarOptions::Reasoning;
+  if (is_open) return Reasoning::kOpen;
+  const bool may_begin = HasReasoning(format) && !HasEndedReasoning(format, tail);
+  return may_begin ? Reasoning::kOptional : Reasoning::kNone;
+}
+
+absl::StatusOr<OutputReading::Forced> ForcedCalls(const v1::ChatPrompt& chat,
+                                                  const OutputFormat& format,
+                                                  CallGrammarOptions::Reasoning reasoning) {
+  if (!CanForceCalls(format)) {
+    return Unimplemented("chat.tool_choice: forced calls of format {} are not implemented",
+                         NameOf(format));
+  }
+  const v1::ToolChoice& choice = chat.tool_choice();
+  const bool named = !choice.function().empty();
+  return OutputReading::Forced{
+      .grammar = {.single = named || choice.single(), .reasoning = reasoning}, .named = named};
 }
 
 }  // namespace
@@ -40,16 +62,24 @@ absl::StatusOr<std::shared_ptr<const OutputReading>> ReadingOf(const v1::Generat
   absl::StatusOr<ToolList> tools =
       ToolList::Parse(parse_calls ? std::string_view(request.chat().tools_json()) : "");
   if (!tools.ok()) return InvalidArgument("chat.tools_json{}", Message(tools.status()));
+  const std::string tail = HasReasoning(format) ? TailOf(*model.tokenizer, prompt) : "";
   const OutputParser::Options options = {
       .parse_calls = parse_calls,
       .split_reasoning = split_reasoning,
-      .begins_in_reasoning = HasReasoning(format) && LeavesOpen(format, *model.tokenizer, prompt),
+      .begins_in_reasoning = HasReasoning(format) && LeavesReasoningOpen(format, tail),
       .keep_special_tokens = output.has_skip_special_tokens() && !output.skip_special_tokens()};
-  return std::make_shared<const OutputReading>(
-      OutputReading{.format = format,
-                    .tools = *std::move(tools),
-                    .options = options,
-                    .single_call = request.chat().tool_choice().single()});
+  OutputReading reading{.format = format,
+                        .tools = *std::move(tools),
+                        .options = options,
+                        .single_call = request.chat().tool_choice().single()};
+  if (ForcesCall(request.chat())) {
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        reading.forced,
+        ForcedCalls(request.chat(), format,
+                    ReasoningBeforeCalls(format, options.begins_in_reasoning, tail)));
+    reading.single_call = reading.forced->grammar.single;
+  }
+  return std::make_shared<const OutputReading>(std::move(reading));
 }
 
 }  // namespace lockstep::router

@@ -231,6 +231,9 @@ absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimit
   if (request.stop().ignore_eos() && !ConstraintPath(request.sampling()).empty()) {
     return InvalidArgument("stop.ignore_eos: expected false beside a constraint, got true");
   }
+  if (ForcesCall(request.chat())) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckForcedCall(request, model.enforces_constraints));
+  }
   // The constraint would allow no call.
   if (OffersTools(request.chat()) && !ConstraintPath(request.sampling()).empty()) {
     return Unimplemented("chat.tools_json: tools beside a constraint are not implemented");

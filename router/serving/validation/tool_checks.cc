@@ -5,6 +5,7 @@
 
 #include "common/json/json.h"
 #include "common/status.h"
+#include "router/serving/validation/constraint_field.h"
 #include "router/serving/validation/field_checks.h"
 
 namespace lockstep::router {
@@ -85,12 +86,9 @@ absl::Status CheckToolChoice(const v1::ToolChoice& choice, const std::string& pa
     if (choice.function().empty()) return absl::OkStatus();
     return InvalidArgument("{}.function: expected with mode REQUIRED only", path);
   }
-  if (!choice.function().empty() && !names.contains(choice.function())) {
-    return InvalidArgument("{}.function: expected the name of one of the tools, got {}", path,
-                           Quote(choice.function()));
-  }
-  // To force a call, the output must be constrained.
-  return Unimplemented("{}: forced calls are not implemented", path);
+  if (choice.function().empty() || names.contains(choice.function())) return absl::OkStatus();
+  return InvalidArgument("{}.function: expected the name of one of the tools, got {}", path,
+                         Quote(choice.function()));
 }
 
 }  // namespace
@@ -106,6 +104,25 @@ absl::Status CheckToolName(std::string_view path, std::string_view name) {
 
 bool OffersTools(const v1::ChatPrompt& chat) {
   return !chat.tools_json().empty() && chat.tool_choice().mode() != v1::ToolChoice::NONE;
+}
+
+bool ForcesCall(const v1::ChatPrompt& chat) {
+  return !chat.tools_json().empty() && chat.tool_choice().mode() == v1::ToolChoice::REQUIRED;
+}
+
+absl::Status CheckForcedCall(const v1::GenerateRequest& request, bool enforces_constraints) {
+  constexpr std::string_view kPath = "chat.tool_choice";
+  // The call is a constraint itself.
+  if (const std::string_view other = ConstraintPath(request.sampling()); !other.empty()) {
+    return InvalidArgument("{}: expected no forced call beside a constraint of the output ({})",
+                           kPath, other);
+  }
+  if (request.stop().ignore_eos()) {
+    return InvalidArgument("stop.ignore_eos: expected false beside a forced call, got true");
+  }
+  if (enforces_constraints) return absl::OkStatus();
+  return Unimplemented("{}: a forced call needs a constraint engine, and this router has none",
+                       kPath);
 }
 
 absl::Status CheckTools(const v1::ChatPrompt& chat, const std::string& path,

@@ -29,5 +29,11 @@ absl::Status CheckToolFields(const lockstep::v1::ChatMessage& message, const std
 
 // True: the model sees tools, and may call them.
 bool OffersTools(const lockstep::v1::ChatPrompt& chat);
+// True: its output must call one.
+bool ForcesCall(const lockstep::v1::ChatPrompt& chat);
+
+// What else a request that forces a call may have. `enforces_constraints`: there is an engine.
+absl::Status CheckForcedCall(const lockstep::v1::GenerateRequest& request,
+                             bool enforces_constraints);
 
 }  // namespace lockstep::router

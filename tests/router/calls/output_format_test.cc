@@ -191,6 +191,18 @@ TEST(LeavesReasoningOpenTest, TheTemplateClosedIt) {
   EXPECT_FALSE(IsOpen("gemma4", "<|turn>model\n<|channel>thought\n<channel|>"));
 }
 
+TEST(HasEndedReasoningTest, TheMarkerIsLast) {
+  const auto has_ended = [](std::string_view format, std::string_view tail) {
+    return HasEndedReasoning(**FindOutputFormat(format), tail);
+  };
+  EXPECT_TRUE(has_ended("hermes", "<|im_start|>assistant\n<think>\n\n</think>\n\n"));
+  EXPECT_TRUE(has_ended("deepseek_v31", "<｜Assistant｜></think>"));
+  EXPECT_FALSE(has_ended("hermes", "<|im_start|>assistant\n<think>\n\n</think>\n\nThe"));
+  EXPECT_FALSE(has_ended("hermes", "<|im_start|>assistant\n"));
+  EXPECT_FALSE(has_ended("harmony", "<|start|>assistant"));
+  EXPECT_FALSE(has_ended("llama3", ""));
+}
+
 TEST(LeavesReasoningOpenTest, NoMarker) {
   EXPECT_FALSE(IsOpen("hermes", "<|im_start|>assistant\n"));
   EXPECT_FALSE(IsOpen("hermes", ""));

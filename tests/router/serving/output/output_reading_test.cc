@@ -88,6 +88,35 @@ TEST_F(ReadingTest, AModelWithoutReasoningIsLeftAlone) {
   EXPECT_EQ(Reading(), nullptr);
 }
 
+TEST_F(ReadingTest, AForcedCallHasTheGrammarOfItsParser) {
+  using GrammarReasoning = CallGrammarOptions::Reasoning;
+  auto& chat = *request_.mutable_chat();
+  chat.set_tools_json(kOutputTools);
+  EXPECT_FALSE(Reading()->forced.has_value());
+  auto& choice = *chat.mutable_tool_choice();
+  choice.set_mode(lockstep::v1::ToolChoice::REQUIRED);
+  ASSERT_TRUE(Reading()->forced.has_value());
+  EXPECT_FALSE(Reading()->forced->grammar.single || Reading()->single_call);
+  EXPECT_FALSE(Reading()->forced->named);
+  // Reasoning is what the parser takes for it.
+  EXPECT_EQ(Reading("<|im_start|>assistant\n")->forced->grammar.reasoning,
+            GrammarReasoning::kOptional);
+  EXPECT_EQ(Reading("<think>\n")->forced->grammar.reasoning, GrammarReasoning::kOpen);
+  EXPECT_EQ(Reading("<think>\n\n</think>\n\n")->forced->grammar.reasoning, GrammarReasoning::kNone);
+  choice.set_single(true);
+  EXPECT_TRUE(Reading()->forced->grammar.single && Reading()->single_call);
+  choice.set_single(false);
+  choice.set_function("g");
+  EXPECT_TRUE(Reading()->forced->named && Reading()->forced->grammar.single);
+  EXPECT_TRUE(Reading()->single_call);
+  model_.output_format = *FindOutputFormat("llama3");
+  EXPECT_EQ(Reading()->forced->grammar.reasoning, GrammarReasoning::kNone);
+  model_.output_format = *FindOutputFormat("gemma4");
+  const absl::Status status = ReadingOf(request_, model_, Bytes("x")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(Message(status), "chat.tool_choice: forced calls of format gemma4 are not implemented");
+}
+
 TEST_F(ReadingTest, ThePromptsTailSaysWhetherReasoningHasBegun) {
   EXPECT_FALSE(Reading("<|im_start|>assistant\n")->options.begins_in_reasoning);
   EXPECT_TRUE(Reading("<|im_start|>assistant\n<think>\n")->options.begins_in_reasoning);

@@ -40,6 +40,22 @@ TEST_F(ToolOutputTest, ReasoningContentAndCallsAreToldApart) {
   EXPECT_EQ(builder_->end(), absl::OkStatus());
 }
 
+// OpenAI's rule: a client that names the function gets no news by "tool_calls".
+TEST_F(ToolOutputTest, ACallOfANamedFunctionEndsWithStop) {
+  ReadHermes(/*single_call=*/true);
+  OutputReading reading = *options_.reading;
+  for (const bool named : {false, true}) {
+    reading.forced = OutputReading::Forced{.grammar = {.single = true}, .named = named};
+    options_.reading = std::make_shared<const OutputReading>(reading);
+    const Said said = Say(kHermesCall);
+    EXPECT_THAT(said.calls, SizeIs(1));
+    EXPECT_EQ(said.finish.reason(),
+              named ? lockstep::v1::FINISH_REASON_STOP : lockstep::v1::FINISH_REASON_TOOL_CALLS);
+    EXPECT_EQ(Say("<tool_call>\n{\"name\": \"f\", ", FinishReason::kLength).finish.reason(),
+              lockstep::v1::FINISH_REASON_LENGTH);
+  }
+}
+
 TEST_F(ToolOutputTest, HowTokensCameTogetherChangesNothing) {
   ReadHermes();
   options_.stop_strings = {"never", "</tool_call>!"};

@@ -134,7 +134,7 @@ TEST_F(ToolChecksTest, AModelWhoseCallsCannotBeReadGetsNoTools) {
   EXPECT_EQ(Check(chat), absl::OkStatus());
 }
 
-TEST_F(ToolChecksTest, NoCallCanBeForced) {
+TEST_F(ToolChecksTest, TheChoiceIsChecked) {
   ChatPrompt chat = ChatWith("[" + Tool("f") + "]");
   ToolChoice& choice = *chat.mutable_tool_choice();
   choice.set_single(true);
@@ -143,17 +143,39 @@ TEST_F(ToolChecksTest, NoCallCanBeForced) {
   EXPECT_THAT(Message(Check(chat)),
               StartsWith("chat.tool_choice.function: expected with mode REQUIRED only"));
   choice.set_mode(ToolChoice::REQUIRED);
-  EXPECT_EQ(Check(chat).code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(Message(Check(chat)),
-              StartsWith("chat.tool_choice: forced calls are not implemented"));
+  EXPECT_EQ(Check(chat), absl::OkStatus());
   choice.set_function("g");
   EXPECT_THAT(Message(Check(chat)), StartsWith("chat.tool_choice.function: expected the name of"));
   choice.clear_function();
-  EXPECT_EQ(Check(chat).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(Check(chat), absl::OkStatus());
   choice.set_mode(static_cast<ToolChoice::Mode>(9));
   EXPECT_THAT(Message(Check(chat)), StartsWith("chat.tool_choice.mode: 9 is not known"));
   chat.clear_tools_json();
   EXPECT_THAT(Message(Check(chat)), StartsWith("chat.tool_choice: expected with tools only"));
+}
+
+TEST_F(ToolChecksTest, AForcedCallIsAConstraint) {
+  lockstep::v1::GenerateRequest request;
+  *request.mutable_chat() = ChatWith("[" + Tool("f") + "]");
+  request.mutable_chat()->mutable_tool_choice()->set_mode(ToolChoice::REQUIRED);
+  ModelFacts model = SmallModel();
+  model.parses_calls = true;
+  const absl::Status without_engine = CheckRequest(request, limits_, model);
+  EXPECT_EQ(without_engine.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(Message(without_engine),
+              StartsWith("chat.tool_choice: a forced call needs a constraint engine"));
+  model.enforces_constraints = true;
+  EXPECT_EQ(CheckRequest(request, limits_, model), absl::OkStatus());
+  request.mutable_sampling()->set_regex("a");
+  const absl::Status beside = CheckRequest(request, limits_, model);
+  EXPECT_EQ(beside.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(beside),
+              StartsWith("chat.tool_choice: expected no forced call beside a constraint of the "
+                         "output (sampling.regex)"));
+  request.clear_sampling();
+  request.mutable_stop()->set_ignore_eos(true);
+  EXPECT_THAT(Message(CheckRequest(request, limits_, model)),
+              StartsWith("stop.ignore_eos: expected false beside a forced call"));
 }
 
 struct MessageCase {

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// The JSON schema of a tool's arguments, taken apart for grammars. Pure. Members keep their order,
+// because properties come in the order of the schema. Errors are UNIMPLEMENTED or INVALID_ARGUMENT
+// and say what is wrong, without a path. Include this in few .cc files only.
+namespace lockstep::router {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// Of an object in a schema. Ordered objects are slow if they are large.
+inline constexpr size_t kMaxSchemaMembers = 1000;
+
+// `text`: a JSON object, or empty: the tool has no arguments.
+absl::StatusOr<OrderedJson> ParseArgumentSchema(std::string_view text);
+
+// The schema of one JSON object, for %json. The engine's options are ours.
+absl::StatusOr<std::string> ObjectSchema(OrderedJson root);
+
+// How JSON is written: the value of the member "x-guidance".
+OrderedJson EngineOptions();
+// Null: there is no such member, or `object` is none.
+const OrderedJson* Member(const OrderedJson& object, std::string_view key);
+// Whether a "$ref" means something in "$defs" or "definitions".
+bool RefersToDefinitions(const std::string& reference);
+
+struct ToolProperty {
+  std::string name;
+  bool required = false;
+  OrderedJson schema;
+};
+// For formats that write each property by itself. UNIMPLEMENTED for keywords that say more about
+// the object than its properties, and which of them are required.
+absl::StatusOr<std::vector<ToolProperty>> PropertiesOf(const OrderedJson& root);
+
+// A string that a schema allows. Lengths are in code points.
+struct StringChoice {
+  std::optional<std::string> literal = std::nullopt;
+  size_t min_length = 0;
+  std::optional<size_t> max_length = std::nullopt;
+};
+// What a schema allows, strings apart.
+struct ValueChoices {
+  bool anything = false;  // the schema allows every value
+  std::vector<StringChoice> strings;
+  std::vector<OrderedJson> others;  // schemas of values that are no strings
+};
+// UNIMPLEMENTED if the strings cannot be told apart.
+absl::StatusOr<ValueChoices> ChoicesOf(const OrderedJson& value, const OrderedJson& root);
+
+// The schema says nothing that values can violate. `format` says nothing: by default it is an
+// annotation (JSON Schema 2020-12, Validation, section 7.2.1).
+bool IsFree(const OrderedJson& value);
+
+}  // namespace lockstep::router
