@@ -38,13 +38,13 @@ absl::StatusOr<Constraint> ConstraintOf(const OutputReading& reading,
 // The engine has refused the tools together. Names the first one that it refuses alone.
 absl::Status WhichTool(const OutputReading& reading, std::span<const CallableTool> tools,
                        const Tokenizer& tokenizer, ConstraintChecker& checker,
-                       const absl::Status& all) {
+                       const CancelFlag* cancellation, const absl::Status& all) {
   const auto begin = std::chrono::steady_clock::now();
   for (const CallableTool& tool : tools) {
     if (std::chrono::steady_clock::now() - begin > kLongestSearch) break;
     LOCKSTEP_ASSIGN_OR_RETURN(const Constraint alone,
                               ConstraintOf(reading, std::span(&tool, 1), tokenizer));
-    LOCKSTEP_RETURN_IF_ERROR(checker.Check(alone, SchemaPath(tool)));
+    LOCKSTEP_RETURN_IF_ERROR(checker.Check(alone, SchemaPath(tool), cancellation));
   }
   return all;
 }
@@ -53,8 +53,8 @@ absl::Status WhichTool(const OutputReading& reading, std::span<const CallableToo
 
 absl::StatusOr<Constraint> CheckForcedCalls(const lockstep::v1::ChatPrompt& chat,
                                             const OutputReading& reading,
-                                            const Tokenizer& tokenizer,
-                                            ConstraintChecker& checker) {
+                                            const Tokenizer& tokenizer, ConstraintChecker& checker,
+                                            const CancelFlag* cancellation) {
   const std::vector<CallableTool> tools =
       CallableTools(chat.tools_json(), chat.tool_choice().function());
   for (const CallableTool& tool : tools) {
@@ -63,10 +63,10 @@ absl::StatusOr<Constraint> CheckForcedCalls(const lockstep::v1::ChatPrompt& chat
     LOCKSTEP_RETURN_IF_ERROR(CheckConstraintLimits(schema, SchemaPath(tool)));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(Constraint constraint, ConstraintOf(reading, tools, tokenizer));
-  const absl::Status status = checker.Check(constraint, kChoicePath);
+  const absl::Status status = checker.Check(constraint, kChoicePath, cancellation);
   if (status.ok()) return constraint;
   if (!absl::IsInvalidArgument(status)) return status;
-  return WhichTool(reading, tools, tokenizer, checker, status);
+  return WhichTool(reading, tools, tokenizer, checker, cancellation, status);
 }
 
 }  // namespace lockstep::router
