@@ -134,7 +134,7 @@ TEST_F(HostileServerTest, CallsOfToolsArePrinted) {
        {"chat --url " + server_.address, "generate --interactive --router " + server_.address}) {
     SCOPED_TRACE(verb);
     const std::string command = "printf 'hi\\nho\\n' | " LOCKSTEP_BIN_DIR "/lockstep " + verb;
-    EXPECT_EQ(RunShell(command + " 2>/dev/null").output, "call now {}\ncall now {}\n");
+    EXPECT_EQ(RunShell("(" + command + " 2>/dev/null)").output, "call now {}\ncall now {}\n");
   }
   server_.Say("");
   server_.Call(std::string("na") + kHarm + "me", std::string("argu") + kHarm + "ments");
