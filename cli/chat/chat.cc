@@ -175,7 +175,8 @@ void Chat::Ask(const std::string& message) {
   request.mutable_output()->set_split_reasoning(false);
   std::string text;
   const absl::StatusOr<router::Answer> answer = Generate(request, text);
-  if (answer.ok() || !text.empty()) std::printf("\n");
+  const bool only_calls = text.empty() && answer.ok() && !answer->outputs[0].tool_calls.empty();
+  if ((answer.ok() || !text.empty()) && !only_calls) std::printf("\n");
   if (answer.ok()) {
     const std::string calls = answer->outputs[0].CallLines();
     std::fputs((to_terminal_ ? WithoutControls(calls) : calls).c_str(), stdout);

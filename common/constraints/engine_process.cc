@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<CagedConstraintEngine>> CagedConstraintEngine::St
 }
 
 absl::Status CagedConstraintEngine::Restart() {
-  process_.reset();
+  End(Cause::kProcess);
   const auto seconds =
       static_cast<uint32_t>(absl::ToInt64Seconds(std::max(config_.job_time, config_.load_time)));
   LOCKSTEP_ASSIGN_OR_RETURN(process_,
@@ -67,9 +67,12 @@ absl::Status CagedConstraintEngine::Restart() {
                                                            .cpu_seconds = seconds + 2,
                                                            .packages = config_.packages}));
   absl::StatusOr<std::string_view> version = Ask(vocabulary_frame_, config_.load_time);
-  if (!version.ok()) return absl::UnavailableError(version.status().message());
+  if (!version.ok()) {
+    End(Cause::kProcess);
+    return absl::UnavailableError(version.status().message());
+  }
   if (!version_.empty() && *version != version_) {
-    process_.reset();
+    End(Cause::kProcess);
     return Unavailable("the constraint engine is now {}, and was {}", *version, version_);
   }
   version_ = *version;
@@ -103,14 +106,18 @@ absl::StatusOr<std::string_view> CagedConstraintEngine::Ask(std::string_view fra
     if (!absl::IsInternal(answer.status())) return answer;
     reply.end = process_->Distrust();
   }
-  if (reply.end == CagedEnd::kTime) {
-    cause_ = reply.stalled ? Cause::kMachine : Cause::kJob;
-  } else {
-    cause_ = was_fresh && reply.end != CagedEnd::kGone ? Cause::kJob : Cause::kProcess;
-  }
   const absl::Status error = ErrorOf(*reply.end, limit);
-  process_.reset();
+  if (reply.end == CagedEnd::kTime) {
+    End(reply.stalled ? Cause::kMachine : Cause::kJob);
+  } else {
+    End(was_fresh && reply.end != CagedEnd::kGone ? Cause::kJob : Cause::kProcess);
+  }
   return error;
+}
+
+void CagedConstraintEngine::End(Cause cause) {
+  cause_ = cause;
+  process_.reset();
 }
 
 absl::Status CagedConstraintEngine::Check(const Constraint& constraint) {
@@ -129,7 +136,7 @@ absl::Status CagedConstraintEngine::Mask(SlotId slot, std::span<const TokenId> t
                             Ask(MaskFrame(slot, tokens), std::min(config_.job_time, kMaskTime)));
   const absl::Status status = ParseMask(text, vocab_size_, mask);
   if (status.ok()) return status;
-  process_.reset();
+  End(Cause::kProcess);
   return absl::AbortedError(status.message());
 }
 

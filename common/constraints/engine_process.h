@@ -72,7 +72,7 @@ class CagedConstraintEngine final : public ConstraintEngine {
   absl::Status Release(SlotId slot) override;
   absl::Status Restart() override;
 
-  // What ended the process, after ABORTED or UNAVAILABLE.
+  // What ended the process, after any call that returned ABORTED or UNAVAILABLE.
   enum class Cause {
     kJob,      // the job alone: it would end every process
     kProcess,  // perhaps what else the process held or met: a new process may do the job
@@ -90,6 +90,7 @@ class CagedConstraintEngine final : public ConstraintEngine {
   // The text of the answer. It is valid until the next call.
   absl::StatusOr<std::string_view> Ask(std::string_view frame, absl::Duration limit);
   absl::Status ErrorOf(CagedEnd end, absl::Duration limit) const;
+  void End(Cause cause);
 
   const ConstraintEngineConfig config_;
   const PythonProgram program_;

@@ -221,7 +221,6 @@ class Rewriter final : public JsonEvents {
   bool needs_comma_ = false;
 };
 
-// Takes all, keeps nothing.
 // True if the text of `value` has at most about `room` bytes. Subtracts its size from `room`. Stops
 // as soon as the text is too long.
 bool FitsInto(const Json& value, size_t& room) {

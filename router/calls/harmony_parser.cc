@@ -44,6 +44,19 @@ HarmonyParser::HarmonyParser(const OutputFormat& format, const ToolList& tools,
   }
 }
 
+bool HarmonyParser::in_text() const {
+  switch (at_) {
+    case At::kHeader:
+      return !header_.starts_with('<');
+    case At::kBody:
+      return !in_reasoning() && !(is_fresh_ && scanner_.held().empty());
+    case At::kBetween:
+      return !scanner_.held().empty();
+    default:
+      return call_.num_held() > 0;
+  }
+}
+
 void HarmonyParser::Push(std::string_view text) {
   for (const char c : text) PushByte(c);
 }
@@ -84,6 +97,7 @@ void HarmonyParser::Plain(char c) {
       PushArguments(c);
       return;
     default:
+      is_fresh_ = false;
       writer_.Text(kind_, {&c, 1});
   }
 }
@@ -119,6 +133,7 @@ void HarmonyParser::EmptyCall() {
 void HarmonyParser::BeginContent(std::string_view text) {
   kind_ = OutputPart::Kind::kContent;
   at_ = At::kBody;
+  is_fresh_ = text.empty();
   writer_.Text(kind_, text);
 }
 
@@ -147,6 +162,7 @@ void HarmonyParser::OnFrame(std::string_view frame) {
   } else if (ends) {
     at_ = At::kBetween;
   } else if (at_ == At::kBody) {
+    is_fresh_ = false;
     writer_.Text(kind_, frame);
   }
 }
@@ -185,6 +201,7 @@ void HarmonyParser::BeginBody() {
   kind_ = channel == "analysis" && options_.split_reasoning ? OutputPart::Kind::kReasoning
                                                             : OutputPart::Kind::kContent;
   at_ = At::kBody;
+  is_fresh_ = true;
 }
 
 // Empty: the recipient is no function. Tools that are built into the model are none.

@@ -29,6 +29,7 @@ class HarmonyParser : public StreamParser {
   bool in_reasoning() const override {
     return at_ == At::kBody && kind_ == OutputPart::Kind::kReasoning;
   }
+  bool in_text() const override;
 
  private:
   enum class At { kHeader, kBody, kBeforeArguments, kArguments, kBetween };
@@ -54,6 +55,7 @@ class HarmonyParser : public StreamParser {
   MarkerScanner scanner_;
   std::string header_;                                  // as written
   OutputPart::Kind kind_ = OutputPart::Kind::kContent;  // of the body
+  bool is_fresh_ = false;                               // nothing yet in the body
   std::string function_;
   JsonTextScanner json_;
 };

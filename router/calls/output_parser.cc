@@ -40,6 +40,7 @@ class OutputParser::Impl {
 
   const CallOutput& call() const { return call_; }
   bool in_reasoning() const { return parser_->in_reasoning(); }
+  bool in_text() const { return parser_->in_text(); }
 
  private:
   const OutputFormat& format_;
@@ -67,5 +68,6 @@ void OutputParser::Finish(std::vector<OutputPart>& parts, std::string_view end) 
 uint32_t OutputParser::num_whole_calls() const { return impl_->call().num_whole(); }
 uint32_t OutputParser::num_broken_calls() const { return impl_->call().num_broken(); }
 bool OutputParser::in_reasoning() const { return impl_->in_reasoning(); }
+bool OutputParser::in_text() const { return impl_->in_text(); }
 
 }  // namespace lockstep::router

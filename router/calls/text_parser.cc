@@ -51,6 +51,12 @@ void TextParser::UpdateMarkers() {
   PlainText(released);
 }
 
+bool TextParser::in_text() const {
+  if (in_reasoning_) return false;
+  if (reader_) return call_.num_held() > 0;
+  return !trims_lines_ || !space_.empty() || !scanner_.held().empty();
+}
+
 void TextParser::Push(std::string_view text) {
   size_t i = 0;
   while (i < text.size()) {

@@ -20,6 +20,7 @@ class StreamParser {
   // `end` as in OutputParser::Finish.
   virtual void Finish(std::string_view end) = 0;
   virtual bool in_reasoning() const = 0;
+  virtual bool in_text() const = 0;  // as OutputParser::in_text
 };
 
 // Parses text that has markers in it. Harmony frames whole messages, so it has its own parser.
@@ -34,6 +35,7 @@ class TextParser : public StreamParser {
   void Push(std::string_view text) override;
   void Finish(std::string_view end) override;
   bool in_reasoning() const override { return in_reasoning_; }
+  bool in_text() const override;
 
  private:
   enum class Marker {

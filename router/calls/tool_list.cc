@@ -162,7 +162,8 @@ class SchemaTypes {
 absl::StatusOr<ToolList> ToolList::Parse(std::string_view json) {
   ToolList list;
   if (json.empty()) return list;
-  LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json tools, ParseJson(json, "tools"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json tools,
+                            ParseJson(json, "tools", {.max_depth = kMaxToolsDepth}));
   if (!tools.is_array()) {
     return absl::InvalidArgumentError("expected an array of tools, not " + DescribeJson(tools));
   }

@@ -11,6 +11,9 @@
 
 namespace lockstep::router {
 
+// Of a list of tools: the list, a tool and its function, and 64 levels of the schema.
+inline constexpr size_t kMaxToolsDepth = 3 + 64;
+
 // The functions that a model may call. Immutable.
 class ToolList {
  public:

@@ -211,6 +211,11 @@ void PrintCalls(const AnswerOutput& output) {
   std::fputs(ForStdout(output.CallLines()).c_str(), stdout);
 }
 
+// Then no line of text comes before the calls.
+bool HasOnlyCalls(const absl::StatusOr<Answer>& answer) {
+  return answer.ok() && answer->outputs[0].text.empty() && !answer->outputs[0].tool_calls.empty();
+}
+
 void PrintOutputs(const Answer& answer) {
   for (size_t i = 0; i < answer.outputs.size(); ++i) {
     std::printf("[%zu] %s\n", i, ForStdout(answer.outputs[i].text).c_str());
@@ -226,8 +231,7 @@ ExitCode RunOnce(const GenerateOptions& options, GenerationClient& client,
       client.Generate(request, options.timeout, [&](const auto& response) {
         if (stream) printed = PrintDelta(response) || printed;
       });
-  const bool only_calls = !printed && answer.ok() && !answer->outputs[0].tool_calls.empty();
-  if (stream && (printed || answer.ok()) && !only_calls) std::printf("\n");
+  if (stream && (printed || answer.ok()) && !HasOnlyCalls(answer)) std::printf("\n");
   if (!answer.ok()) {
     std::fflush(stdout);
     PrintError(answer.status());
@@ -267,7 +271,7 @@ ExitCode RunInteractive(const GenerateOptions& options, GenerationClient& client
     }
     AddMessage("user", line, request.mutable_chat());
     const absl::StatusOr<Answer> answer = client.Generate(request, options.timeout, PrintDelta);
-    std::printf("\n");
+    if (!HasOnlyCalls(answer)) std::printf("\n");
     std::fflush(stdout);
     if (!answer.ok()) {
       // The conversation goes on without the question that failed.

@@ -64,6 +64,11 @@ size_t ConstraintChecker::num_open() const {
   return open_.size();
 }
 
+size_t ConstraintChecker::num_waiting() const {
+  MutexLock lock(mutex_);
+  return num_waiting_;
+}
+
 std::optional<absl::Status> ConstraintChecker::FindVerdict(const Constraint& constraint) {
   MutexLock lock(mutex_);
   return verdicts_.Find(constraint);
@@ -74,16 +79,22 @@ absl::Status ConstraintChecker::MakeVerdict(const Constraint& constraint,
   const auto own = std::make_shared<Compilation>(Compilation{&constraint, std::nullopt});
   if (const std::optional<absl::Status> verdict = Join(own, cancellation)) return *verdict;
   const auto start = std::chrono::steady_clock::now();
-  const Outcome outcome = Compile(constraint, cancellation);
+  absl::StatusOr<EnginePtr> engine = Acquire(cancellation);
+  const Outcome outcome = engine.ok() ? Compile(constraint, cancellation, *engine)
+                                      : Outcome{.verdict = engine.status()};
   if (outcome.lasts) {
     metrics_.compile_seconds->Observe(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  MutexLock lock(mutex_);
-  if (outcome.lasts) verdicts_.Add(constraint, outcome.verdict);
-  own->verdict = outcome.verdict;
-  std::erase(open_, own);
-  decided_.NotifyAll();
+  {
+    MutexLock lock(mutex_);
+    if (outcome.lasts) verdicts_.Add(constraint, outcome.verdict);
+    own->verdict = outcome.verdict;
+    std::erase(open_, own);
+    decided_.NotifyAll();
+  }
+  // This may start the engine again, and the callers that wait for the verdict need none.
+  if (engine.ok()) Release(*std::move(engine));
   return outcome.verdict;
 }
 
@@ -102,27 +113,27 @@ std::optional<absl::Status> ConstraintChecker::Join(const std::shared_ptr<Compil
     const std::shared_ptr<Compilation> other = *found;
     while (!other->verdict.has_value()) {
       if (IsCancelled(cancellation)) return Cancelled();
-      decided_.WaitFor(mutex_, kCancellationCheck);
+      WaitFor(decided_);
     }
     if (!absl::IsCancelled(*other->verdict)) return *other->verdict;
   }
 }
 
 ConstraintChecker::Outcome ConstraintChecker::Compile(const Constraint& constraint,
-                                                      const CancelFlag* cancellation) {
-  absl::StatusOr<EnginePtr> acquired = Acquire(cancellation);
-  if (!acquired.ok()) return {.verdict = acquired.status()};
-  EnginePtr engine = *std::move(acquired);
+                                                      const CancelFlag* cancellation,
+                                                      EnginePtr& engine) {
+  using Cause = CagedConstraintEngine::Cause;
+  if (IsCancelled(cancellation)) return {.verdict = Cancelled()};
   absl::Status status = engine->Check(constraint);
-  if (HasEnded(*engine) && engine->cause() == CagedConstraintEngine::Cause::kProcess) {
+  if (HasEnded(*engine) && engine->cause() == Cause::kProcess) {
     Revive(engine);
-    status = engine == nullptr ? Unavailable("the constraint engine cannot be started again")
-                               : engine->Check(constraint);
+    if (engine == nullptr) {
+      return {.verdict = Unavailable("the constraint engine cannot be started again")};
+    }
+    if (IsCancelled(cancellation)) return {.verdict = Cancelled()};
+    status = engine->Check(constraint);
   }
-  const bool is_own = engine != nullptr &&
-                      (!HasEnded(*engine) || engine->cause() == CagedConstraintEngine::Cause::kJob);
-  Release(std::move(engine));
-  if (is_own) {
+  if (!HasEnded(*engine) || engine->cause() == Cause::kJob) {
     // What ends the engine cannot be enforced.
     if (absl::IsAborted(status)) status = absl::InvalidArgumentError(status.message());
     return {.verdict = status, .lasts = true};
@@ -135,16 +146,16 @@ absl::StatusOr<ConstraintChecker::EnginePtr> ConstraintChecker::Acquire(
     const CancelFlag* cancellation) {
   {
     MutexLock lock(mutex_);
-    // The longest time of a job, and of a new start of its engine.
+    // The longest time that a caller has an engine: it may need two jobs, each with a new start.
     const auto longest = absl::ToChronoNanoseconds(
-        kWallFactor * (config_.engine.job_time + config_.engine.load_time));
+        2 * kWallFactor * (config_.engine.job_time + config_.engine.load_time));
     const auto deadline = std::chrono::steady_clock::now() + longest;
     while (idle_.empty() && num_engines_ == config_.max_processes) {
       if (IsCancelled(cancellation)) return Cancelled();
       if (std::chrono::steady_clock::now() >= deadline) {
         return Unavailable("all constraint engines are busy");
       }
-      released_.WaitFor(mutex_, kCancellationCheck);
+      WaitFor(released_);
     }
     if (!idle_.empty()) {
       EnginePtr engine = std::move(idle_.back());
@@ -156,6 +167,12 @@ absl::StatusOr<ConstraintChecker::EnginePtr> ConstraintChecker::Acquire(
   absl::StatusOr<EnginePtr> started = CagedConstraintEngine::Start(config_.engine, vocabulary_);
   if (!started.ok()) Release(nullptr);
   return started;
+}
+
+void ConstraintChecker::WaitFor(CondVar& change) {
+  ++num_waiting_;
+  change.WaitFor(mutex_, kCancellationCheck);
+  --num_waiting_;
 }
 
 void ConstraintChecker::Revive(EnginePtr& engine) {

@@ -49,6 +49,8 @@ class ConstraintChecker {
 
   // Constraints without a verdict that callers compile now, or want to compile.
   size_t num_open() const;
+  // Callers that wait for an engine, or for the verdict of another caller.
+  size_t num_waiting() const;
 
  private:
   using EnginePtr = std::unique_ptr<CagedConstraintEngine>;
@@ -70,8 +72,10 @@ class ConstraintChecker {
   // The verdict of another caller. nullopt: `own` is the constraint's open compilation now.
   std::optional<absl::Status> Join(const std::shared_ptr<Compilation>& own,
                                    const CancelFlag* cancellation);
-  Outcome Compile(const Constraint& constraint, const CancelFlag* cancellation);
+  // `engine` may have ended afterwards. Null: it ended and could not be started again.
+  Outcome Compile(const Constraint& constraint, const CancelFlag* cancellation, EnginePtr& engine);
   absl::StatusOr<EnginePtr> Acquire(const CancelFlag* cancellation);
+  void WaitFor(CondVar& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts an engine that has ended again. Null: it could not be started.
   void Revive(EnginePtr& engine);
   // Null: it could not be started.
@@ -86,6 +90,7 @@ class ConstraintChecker {
   CondVar decided_;
   std::vector<EnginePtr> idle_ ABSL_GUARDED_BY(mutex_);
   uint32_t num_engines_ ABSL_GUARDED_BY(mutex_) = 0;  // idle, acquired, or about to start
+  size_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;
   ConstraintVerdicts verdicts_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Compilation>> open_ ABSL_GUARDED_BY(mutex_);
 };

@@ -129,6 +129,13 @@ TEST_F(HostileServerTest, CallsOfToolsArePrinted) {
   server_.Call("now", "{}");
   EXPECT_EQ(Run(GenerateArguments(), /*terminal=*/false), 0);
   EXPECT_EQ(output_, "call now {}\n");
+  // The chats of both programs, too.
+  for (const std::string& verb :
+       {"chat --url " + server_.address, "generate --interactive --router " + server_.address}) {
+    SCOPED_TRACE(verb);
+    const std::string command = "printf 'hi\\nho\\n' | " LOCKSTEP_BIN_DIR "/lockstep " + verb;
+    EXPECT_EQ(RunShell("(" + command + " 2>/dev/null)").output, "call now {}\ncall now {}\n");
+  }
   server_.Say("");
   server_.Call(std::string("na") + kHarm + "me", std::string("argu") + kHarm + "ments");
   for (const std::vector<std::string>& more :

@@ -5,9 +5,9 @@
 namespace lockstep::router {
 namespace {
 
-// Schemas, tools and the arguments of calls have limits of their own, of 64 levels. A body holds
-// such a part at most 8 levels deep. ParseJson needs no stack for nesting, and what walks through a
-// body goes no deeper than this.
+// Schemas, also those of tools, and the arguments of calls have limits of their own, of 64 levels.
+// A body holds such a part at most 8 levels deep. ParseJson needs no stack for nesting, and what
+// walks through a body goes no deeper than this.
 constexpr JsonLimits kBodyLimits = {.max_depth = 8 + 64, .max_values = 4'000'000};
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/constraints/constraint.h"
+#include "common/runtime/cancel_flag.h"
 #include "lockstep/v1/generation.pb.h"
 #include "router/constraints/constraint_checker.h"
 #include "router/serving/output/output_reading.h"
@@ -13,9 +14,10 @@ namespace lockstep::router {
 // The constraint of an output that must call tools of the chat. `reading` has forced calls. Waits
 // for the engine, if the constraint is not known yet. INVALID_ARGUMENT and UNIMPLEMENTED name the
 // tool whose schema cannot be enforced, "chat.tools_json[2].function.parameters: ...", or the
-// choice. UNAVAILABLE as in ConstraintChecker::Check.
+// choice. UNAVAILABLE and CANCELLED as in ConstraintChecker::Check.
 absl::StatusOr<Constraint> CheckForcedCalls(const lockstep::v1::ChatPrompt& chat,
                                             const OutputReading& reading,
-                                            const Tokenizer& tokenizer, ConstraintChecker& checker);
+                                            const Tokenizer& tokenizer, ConstraintChecker& checker,
+                                            const CancelFlag* cancellation);
 
 }  // namespace lockstep::router

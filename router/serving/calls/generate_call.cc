@@ -234,9 +234,9 @@ absl::StatusOr<std::optional<RequestConstraint>> GenerateCall::CheckedConstraint
 absl::StatusOr<std::optional<RequestConstraint>> GenerateCall::CheckedCalls(
     const v1::ChatPrompt& chat, const OutputReading* reading) {
   if (reading == nullptr || !reading->forced) return std::optional<RequestConstraint>();
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      Constraint constraint,
-      CheckForcedCalls(chat, *reading, *context_.model.tokenizer, *context_.constraints));
+  LOCKSTEP_ASSIGN_OR_RETURN(Constraint constraint,
+                            CheckForcedCalls(chat, *reading, *context_.model.tokenizer,
+                                             *context_.constraints, &encoding_));
   return RequestConstraint{.constraint = std::move(constraint),
                            .engine = ConstraintEngineHash(context_.constraints->version())};
 }

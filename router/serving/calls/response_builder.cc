@@ -54,13 +54,24 @@ bool AddParts(std::vector<OutputPart> parts, bool single_call, PartMessages& out
   return false;
 }
 
-// Whether a token is reasoning, or ends it, and no content came of it.
-bool IsReasoning(bool was_reasoning, const OutputParser& after,
-                 const std::vector<OutputPart>& parts) {
+// `parts` came of a token, and `after` is the state behind it. `waits`: it has characters that are
+// not whole.
+v1::TokenPart PartOf(const std::vector<OutputPart>& parts, const OutputParser& after, bool waits) {
   const auto is_content = [](const OutputPart& part) {
     return part.kind == OutputPart::Kind::kContent && !part.text.empty();
   };
-  return after.in_reasoning() || (was_reasoning && std::ranges::none_of(parts, is_content));
+  if (std::ranges::any_of(parts, is_content)) return v1::TOKEN_PART_TEXT;
+  if (after.in_reasoning()) return v1::TOKEN_PART_OTHER;
+  return waits || after.in_text() ? v1::TOKEN_PART_OPEN : v1::TOKEN_PART_OTHER;
+}
+
+void MoveLastToken(v1::OutputDelta& from, v1::OutputDelta& to) {
+  const bool has_logprob = from.logprobs_size() == from.token_ids_size();
+  to.add_token_ids(*from.token_ids().rbegin());
+  from.mutable_token_ids()->RemoveLast();
+  if (!has_logprob) return;
+  *to.add_logprobs() = std::move(*from.mutable_logprobs()->rbegin());
+  from.mutable_logprobs()->RemoveLast();
 }
 
 }  // namespace
@@ -197,10 +208,10 @@ ResponseBuilder::EarlyEnd ResponseBuilder::AddTokenParts(
   const OutputParser& state = ahead == nullptr ? splitter.parser() : ahead->parser();
   const size_t place = messages.size() - 1;  // of the token
   const bool was_reasoning = splitter.parser().in_reasoning();
-  const bool was_state = state.in_reasoning();
   const std::string_view special =
       tokenizer_.IsSpecial(token) ? tokenizer_.TokenBytes(token) : std::string_view();
   EarlyEnd end;
+  bool waits = false;
   std::vector<OutputPart> parts;
   std::vector<OutputPart> parts_ahead;
   if (IsSilentEnd(token)) {
@@ -221,16 +232,21 @@ ResponseBuilder::EarlyEnd ResponseBuilder::AddTokenParts(
       ahead->AddText(piece, special);
       ahead->Take(piece, parts_ahead);
     }
+  } else {
+    waits = true;
   }
   v1::OutputDelta* const delta = messages[place].mutable_delta();
-  if (delta->logprobs_size() == delta->token_ids_size() &&
-      IsReasoning(was_state, state, ahead == nullptr ? parts : parts_ahead)) {
-    delta->mutable_logprobs(delta->logprobs_size() - 1)->set_reasoning(true);
+  if (delta->logprobs_size() == delta->token_ids_size()) {
+    delta->mutable_logprobs()->rbegin()->set_part(
+        PartOf(ahead == nullptr ? parts : parts_ahead, state, waits));
   }
   if (end.stop_string.has_value()) splitter.Finish(parts);
   if (was_reasoning || splitter.parser().in_reasoning()) ++sample.parts->num_reasoning_tokens;
   end.call =
       AddParts(std::move(parts), splitter.reading().single_call, sample.parts->messages, messages);
+  if (messages.size() - 1 > place) {
+    MoveLastToken(*messages[place].mutable_delta(), *messages.back().mutable_delta());
+  }
   sample.parts->num_broken_calls = splitter.parser().num_broken_calls();
   return end;
 }

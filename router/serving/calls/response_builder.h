@@ -91,8 +91,8 @@ class ResponseBuilder {
   // Adds one token's text to the last message.
   EarlyEnd AddTokenText(Sample& sample, TokenId token,
                         std::vector<lockstep::v1::GenerateResponse>& messages) const;
-  // The same for a sample with parts, which may need more messages. Marks the token's
-  // log-probability if the token is reasoning.
+  // The same for a sample with parts, which may need more messages: the token goes into the last
+  // one. Tells its log-probability which part it is of.
   EarlyEnd AddTokenParts(Sample& sample, TokenId token,
                          std::vector<lockstep::v1::GenerateResponse>& messages) const;
   // Adds the text that waited for its end. Returns the stop string that it completed, if any.

@@ -13,7 +13,8 @@ using nlohmann::json;
 
 // Arguments are a text inside, with limits of their own.
 constexpr JsonLimits kCallsLimits = {.max_depth = 8, .max_values = 32 * kMaxToolCallsPerMessage};
-constexpr JsonLimits kArgumentsLimits = {.max_depth = 64, .max_values = 100'000};
+constexpr JsonLimits kArgumentsLimits = {.max_depth = kMaxArgumentsDepth,
+                                         .max_values = kMaxArgumentsValues};
 
 // The text of the member; empty if it is absent or null.
 absl::StatusOr<std::string> TextMember(const json& object, const std::string& path,

@@ -5,6 +5,7 @@
 
 #include "common/json/json.h"
 #include "common/status.h"
+#include "router/calls/tool_list.h"
 #include "router/serving/validation/constraint_field.h"
 #include "router/serving/validation/field_checks.h"
 
@@ -14,7 +15,7 @@ namespace {
 namespace v1 = lockstep::v1;
 using nlohmann::json;
 
-constexpr JsonLimits kToolsLimits = {.max_depth = 64, .max_values = 200'000};
+constexpr JsonLimits kToolsLimits = {.max_depth = kMaxToolsDepth, .max_values = 200'000};
 constexpr std::string_view kFunction = "function";
 
 bool IsToolNameCharacter(char c) {

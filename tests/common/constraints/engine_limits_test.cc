@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <chrono>
+#include <filesystem>
+#include <utility>
 
 #include "tests/common/constraints/test_engine.h"
 #include "tests/common/status_matchers.h"
+#include "tests/common/temp_folder.h"
 
 namespace lockstep {
 namespace {
@@ -133,6 +135,25 @@ TEST_F(EngineLimitsTest, AStoppedEngineIsOverdue) {
   EXPECT_THAT(engine->Check(kDigits),
               HasError(absl::StatusCode::kAborted, HasSubstr("takes more than 100ms")));
   ASSERT_THAT(engine->Restart(), IsOk());
+}
+
+TEST_F(EngineLimitsTest, TheCauseIsThatOfTheLastEnd) {
+  using Cause = CagedConstraintEngine::Cause;
+  const TempFolder folder;
+  ConstraintEngineConfig config = testing::TestEngineConfig();
+  config.job_time = absl::Milliseconds(100);
+  const std::string packages = std::exchange(config.packages, folder.path() + "/link");
+  std::filesystem::create_directory_symlink(packages, config.packages);
+  const auto engine = testing::StartTestEngine(config);
+  ASSERT_EQ(kill(engine->pid(), SIGSTOP), 0);
+  EXPECT_TRUE(absl::IsAborted(engine->Check(kDigits)));
+  EXPECT_EQ(engine->cause(), Cause::kMachine);
+  std::filesystem::remove(config.packages);
+  EXPECT_TRUE(absl::IsUnavailable(engine->Restart()));
+  EXPECT_EQ(engine->pid(), -1);
+  EXPECT_EQ(engine->cause(), Cause::kProcess);
+  EXPECT_TRUE(absl::IsUnavailable(engine->Check(kDigits)));
+  EXPECT_EQ(engine->cause(), Cause::kProcess);
 }
 
 TEST(EngineStartTest, WhatIsMissingIsNamed) {

@@ -6,9 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/json/json.h"
 #include "common/json/json_text.h"
 #include "common/status.h"
 #include "router/http/dialects/append_tool_call.h"
+#include "router/serving/prompts/tool_calls_json.h"
 #include "router/serving/validation/field_checks.h"
 
 namespace lockstep::router {
@@ -24,6 +26,9 @@ constexpr std::string_view kToolRole = "tool";
 // Claude Code puts such a block before all others. It differs from request to request, so the
 // prompts would have no common beginning, and the prefix cache would never hit.
 constexpr std::string_view kBillingBlock = "x-anthropic-billing-header:";
+
+constexpr JsonLimits kInputLimits = {.max_depth = kMaxArgumentsDepth,
+                                     .max_values = kMaxArgumentsValues};
 
 // Bookkeeping of other services, and what says how a block came about.
 constexpr auto kIgnoredOfBlocks =
@@ -52,8 +57,14 @@ void ReadToolUse(JsonFields& block, std::string_view text, std::string& calls) {
   if (input != nullptr && !input->is_object()) {
     return block.FailKind(block.PathOf("input"), "an object", *input);
   }
-  AppendToolCall(id, name, input == nullptr ? "{}" : CompactJson(JsonTextOfMember(text, "input")),
-                 calls);
+  std::string arguments = "{}";
+  if (input != nullptr) {
+    const std::string_view input_text = JsonTextOfMember(text, "input");
+    // The template could not see it as an object.
+    block.Fail(ParseJson(input_text, block.PathOf("input"), kInputLimits).status());
+    arguments = CompactJson(input_text);
+  }
+  AppendToolCall(id, name, arguments, calls);
 }
 
 // A string, or an array of blocks of text from `first` on, which become lines of one text.

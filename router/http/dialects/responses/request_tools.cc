@@ -94,10 +94,13 @@ class ResponseToolReader {
                                                           "output_schema", "async"};
     tool.Ignore(kIgnored);
     ResponseTool& out = tools_.emplace_back();
-    out.name = RequiredName(tool, "name");
+    out.name = ToolName(tool);
     out.name_space = name_space;
     out.flat_name = FlatToolName(name_space, out.name);
-    if (tool.ok()) tool.Fail(CheckToolName(tool.PathOf("name"), out.flat_name));
+    if (tool.ok() && out.flat_name.size() > kMaxToolNameBytes) {
+      tool.Fail(InvalidArgument("{}: expected at most {} characters with its namespace, got {}",
+                                tool.PathOf("name"), kMaxToolNameBytes, Quote(out.flat_name)));
+    }
     out.custom = custom;
     ResponseFunction function;
     function.name = out.flat_name;
@@ -147,7 +150,7 @@ class ResponseToolReader {
   void ReadNamespace(JsonFields& tool, std::string_view text) {
     constexpr std::array<std::string_view, 1> kIgnored = {"description"};
     tool.Ignore(kIgnored);
-    const std::string name = RequiredName(tool, "name");
+    const std::string name = ToolName(tool);
     const json* const list = tool.Find("tools");
     if (!tool.ok() || list == nullptr) return;
     ReadList(*list, tool.PathOf("tools"), JsonTextOfMember(text, "tools"), name);
@@ -160,6 +163,13 @@ class ResponseToolReader {
     }
     tool.IgnoreRest();
     tool.Fail(unknown_.Add(path, type));
+  }
+
+  // Of a function or a namespace.
+  static std::string ToolName(JsonFields& fields) {
+    std::string name = fields.RequiredString("name");
+    if (fields.ok()) fields.Fail(CheckToolName(fields.PathOf("name"), name));
+    return name;
   }
 
   static std::string RequiredName(JsonFields& fields, std::string_view name) {

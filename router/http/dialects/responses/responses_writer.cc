@@ -1,6 +1,7 @@
 #include "router/http/dialects/responses/responses_writer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -111,19 +112,22 @@ void ResponsesWriter::AddDelta(const v1::OutputDelta& delta, std::string& out) {
     AddPiece(delta.text(), std::exchange(logprobs_, {}), out);
   }
   for (const v1::ToolCallDelta& call : delta.tool_calls()) AddCall(call, out);
-  // Only text has log-probabilities.
-  if (!delta.tool_calls().empty()) logprobs_.clear();
 }
 
 void ResponsesWriter::KeepLogprobs(const v1::OutputDelta& delta) {
-  bool reasons = !delta.reasoning().empty();
   for (const v1::TokenLogprob& entry : delta.logprobs()) {
-    if (!entry.reasoning()) {
-      logprobs_.push_back(entry);
-    } else if (std::exchange(reasons, false)) {
-      logprobs_.clear();  // of the marker before the reasoning
+    if (entry.part() == v1::TOKEN_PART_OTHER) {
+      open_logprobs_.clear();
+      continue;
     }
+    open_logprobs_.push_back(entry);
+    if (entry.part() != v1::TOKEN_PART_OPEN) KeepOpenLogprobs();
   }
+}
+
+void ResponsesWriter::KeepOpenLogprobs() {
+  std::ranges::move(open_logprobs_, std::back_inserter(logprobs_));
+  open_logprobs_.clear();
 }
 
 void ResponsesWriter::AddCall(const v1::ToolCallDelta& call, std::string& out) {
@@ -199,6 +203,7 @@ bool ResponsesWriter::IsWholeCall() const {
 void ResponsesWriter::AddFinish(const v1::Finish& finish, std::string& out) {
   state_ = StateOf(finish.reason());
   // The last tokens may have no text.
+  KeepOpenLogprobs();
   if (IsOpen() && items_.back().kind == OutputItem::Kind::kMessage && !logprobs_.empty()) {
     AddPiece("", std::exchange(logprobs_, {}), out);
   }

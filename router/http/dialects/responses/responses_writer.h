@@ -55,8 +55,9 @@ class ResponsesWriter : public AnswerWriter {
 
  private:
   void AddDelta(const lockstep::v1::OutputDelta& delta, std::string& out);
-  // Those of reasoning belong to no text.
+  // Those of text; those of tokens that are open wait.
   void KeepLogprobs(const lockstep::v1::OutputDelta& delta);
+  void KeepOpenLogprobs();
   void AddCall(const lockstep::v1::ToolCallDelta& call, std::string& out);
   void AddFinish(const lockstep::v1::Finish& finish, std::string& out);
   // The open item becomes one of this kind.
@@ -77,8 +78,9 @@ class ResponsesWriter : public AnswerWriter {
   std::vector<OutputItem> items_;
   uint32_t num_calls_ = 0;
   CustomInput custom_input_;  // of the open item, if it is a custom call
-  // Of tokens without text so far. The next text has them.
+  // Of tokens whose text did not come yet. The next text has them.
   std::vector<lockstep::v1::TokenLogprob> logprobs_;
+  std::vector<lockstep::v1::TokenLogprob> open_logprobs_;  // as TOKEN_PART_OPEN says
   bool begun_ = false;
   ResponseState state_ = ResponseState::kInProgress;
   ResponseUsage usage_;

@@ -6,11 +6,16 @@
 #include <string>
 
 #include "common/status.h"
+#include "router/calls/tool_list.h"
 #include "router/constraints/constraint_limits.h"
 #include "router/http/dialects/anthropic/messages_request.h"
 #include "router/http/dialects/openai/body/openai_request.h"
 #include "router/http/dialects/openai/text_queries.h"
 #include "router/http/dialects/responses/responses_request.h"
+#include "router/serving/prompts/tool_calls_json.h"
+#include "router/serving/validation/tool_checks.h"
+#include "tests/common/status_matchers.h"
+#include "tests/router/serving/small_requests.h"
 
 namespace lockstep::router {
 namespace {
@@ -42,6 +47,8 @@ struct DepthCase {
   std::string end;
   // Where it goes.
   std::function<std::string(const v1::GenerateRequest&)> part;
+  // How the error begins if the schema is too deep.
+  std::string refusal;
 };
 
 std::vector<DepthCase> Cases() {
@@ -67,38 +74,62 @@ std::vector<DepthCase> Cases() {
       {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": )";
   const std::string result = R"(}]}, {"role": "user", "content": [
       {"type": "tool_result", "tool_use_id": "c", "content": "x"}]}]})";
+  const std::string deep_schema = "schema: at /not/not";
+  const std::string deep_tools = "chat.tools_json: nested deeper than 67 levels";
   return {
       {"chat, response_format", chat,
        hi + R"("response_format": {"type": "json_schema", "json_schema": {"schema": )", "}}}",
-       schema},
-      {"chat, structured_outputs", chat, hi + R"("structured_outputs": {"json": )", "}}", schema},
-      {"chat, guided_json", chat, hi + R"("guided_json": )", "}", schema},
+       schema, deep_schema},
+      {"chat, structured_outputs", chat, hi + R"("structured_outputs": {"json": )", "}}", schema,
+       deep_schema},
+      {"chat, guided_json", chat, hi + R"("guided_json": )", "}", schema, deep_schema},
       {"chat, tools", chat,
        hi + R"("tools": [{"type": "function", "function": {"name": "f", "parameters": )", "}}]}",
-       tools},
+       tools, deep_tools},
       {"completion", completion,
        R"({"prompt": "a", "response_format": {"type": "json_schema", "json_schema": {"schema": )",
-       "}}}", schema},
+       "}}}", schema, deep_schema},
       {"message, output_config", message,
-       hi + R"("output_config": {"format": {"type": "json_schema", "schema": )", "}}}", schema},
-      {"message, tools", message, hi + R"("tools": [{"name": "f", "input_schema": )", "}]}", tools},
-      {"message, tool_use", message, call, result, calls},
+       hi + R"("output_config": {"format": {"type": "json_schema", "schema": )", "}}}", schema,
+       deep_schema},
+      {"message, tools", message, hi + R"("tools": [{"name": "f", "input_schema": )", "}]}", tools,
+       deep_tools},
+      {"message, tool_use", message, call, result, calls,
+       "messages[1].content[0].input: nested deeper than 64 levels"},
       {"response, text", response,
        R"({"input": "Hi", "text": {"format": {"type": "json_schema", "name": "s", "schema": )",
-       "}}}", schema},
+       "}}}", schema, deep_schema},
       {"response, tools", response,
        R"({"input": "Hi", "tools": [{"type": "function", "name": "f", "parameters": )", "}]}",
-       tools},
+       tools, deep_tools},
       {"response, namespace", response,
        R"({"input": "Hi", "tools": [{"type": "namespace", "name": "n", "tools": [
            {"type": "function", "name": "f", "parameters": )",
-       "}]}]}", tools},
+       "}]}]}", tools, deep_tools},
   };
+}
+
+// What the router says about each part of the request that may be deep, once the body was read.
+absl::Status CheckParts(const v1::GenerateRequest& request) {
+  if (const std::string& schema = request.sampling().json_schema(); !schema.empty()) {
+    return CheckConstraintLimits({.kind = ConstraintKind::kJsonSchema, .text = schema}, "schema");
+  }
+  ModelFacts model = lockstep::testing::SmallModel();
+  model.parses_calls = true;
+  LOCKSTEP_RETURN_IF_ERROR(CheckTools(request.chat(), "chat", RequestLimits(), model));
+  LOCKSTEP_RETURN_IF_ERROR(ToolList::Parse(request.chat().tools_json()).status());
+  for (const v1::ChatMessage& message : request.chat().messages()) {
+    if (message.tool_calls_json().empty()) continue;
+    const auto calls = ToolCallsForTemplate(message.tool_calls_json(), "calls");
+    LOCKSTEP_RETURN_IF_ERROR(calls.status());
+    EXPECT_THAT(*calls, HasSubstr(R"("arguments":{)")) << "a template wants an object";
+  }
+  return absl::OkStatus();
 }
 
 TEST(BodyDepthTest, BodiesAllowWhatTheirPartsAllow) {
   for (const DepthCase& entry : Cases()) {
-    for (const size_t depth : {size_t{1}, size_t{40}, kMaxSchemaDepth}) {
+    for (const size_t depth : {size_t{1}, size_t{40}, kMaxSchemaDepth - 2, kMaxSchemaDepth}) {
       SCOPED_TRACE(fmt::format("{}, {} levels", entry.name, depth));
       const auto request = entry.parse(entry.begin + Schema(depth) + entry.end);
       ASSERT_TRUE(request.ok()) << request.status();
@@ -106,21 +137,29 @@ TEST(BodyDepthTest, BodiesAllowWhatTheirPartsAllow) {
       std::string part = entry.part(*request);
       std::erase(part, '\\');
       EXPECT_THAT(part, HasSubstr(Schema(depth)));
+      EXPECT_THAT(CheckParts(*request), IsOk());
     }
   }
 }
 
 TEST(BodyDepthTest, APartThatIsTooDeepIsRefusedByItsOwnLimit) {
   for (const DepthCase& entry : Cases()) {
-    SCOPED_TRACE(entry.name);
-    const auto request = entry.parse(entry.begin + Schema(kMaxSchemaDepth + 1) + entry.end);
-    ASSERT_TRUE(request.ok()) << request.status();
-    const std::string& schema = request->sampling().json_schema();
-    if (schema.empty()) continue;
-    const Constraint constraint = {.kind = ConstraintKind::kJsonSchema, .text = schema};
-    EXPECT_THAT(Message(CheckConstraintLimits(constraint, "x")),
-                HasSubstr("expected at most 64 nested levels"));
+    for (size_t depth = kMaxSchemaDepth + 1; depth <= kMaxSchemaDepth + 3; ++depth) {
+      SCOPED_TRACE(fmt::format("{}, {} levels", entry.name, depth));
+      const auto request = entry.parse(entry.begin + Schema(depth) + entry.end);
+      const absl::Status status = request.ok() ? CheckParts(*request) : request.status();
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+      EXPECT_THAT(Message(status), StartsWith(entry.refusal));
+    }
   }
+}
+
+TEST(BodyDepthTest, ACallThatIsATextIsAsDeepAsItsClientLikes) {
+  const std::string calls = R"([{"function": {"name": "f", "arguments": "{\"a\":)" +
+                            std::string(100, '[') + std::string(100, ']') + R"(}"}}])";
+  const auto rendered = ToolCallsForTemplate(calls, "calls");
+  ASSERT_THAT(rendered, IsOk());
+  EXPECT_THAT(*rendered, HasSubstr(R"("arguments":"{)"));
 }
 
 TEST(BodyDepthTest, NothingNestsWithoutEnd) {

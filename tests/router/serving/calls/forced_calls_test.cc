@@ -51,7 +51,8 @@ class ForcedCallsTest : public ::testing::Test {
     choice.set_function(function);
     const auto reading = ReadingOf(request_, model_, lockstep::testing::Bytes("x"));
     EXPECT_THAT(reading, IsOk());
-    return CheckForcedCalls(request_.chat(), **reading, *model_.tokenizer, *checker_);
+    return CheckForcedCalls(request_.chat(), **reading, *model_.tokenizer, *checker_,
+                            &cancellation_);
   }
 
   ServedModel model_;
@@ -59,6 +60,7 @@ class ForcedCallsTest : public ::testing::Test {
   prometheus::Registry registry_;
   const ConstraintMetrics metrics_{registry_, "m"};
   std::unique_ptr<ConstraintChecker> checker_;
+  CancelFlag cancellation_;
 };
 
 TEST_F(ForcedCallsTest, TheConstraintIsAGrammarOfTheCalls) {
@@ -81,6 +83,12 @@ TEST_F(ForcedCallsTest, TheToolAtFaultIsNamed) {
       HasError(kInvalid, StartsWith(std::string(kPath) + "at /properties/a/pattern: expected a")));
   // A tool that cannot be called does not matter.
   EXPECT_THAT(Check(Tools(R"({"uniqueItems": true})"), "f"), IsOk());
+}
+
+TEST_F(ForcedCallsTest, NothingIsCheckedForAClientThatIsGone) {
+  cancellation_.Cancel();
+  const absl::Status status = Check(Tools(R"({"type": "object"})")).status();
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
 }
 
 TEST_F(ForcedCallsTest, ToolsThatAreTooMuchTogetherAreTheChoicesFault) {

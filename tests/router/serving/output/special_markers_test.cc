@@ -12,6 +12,9 @@
 namespace lockstep::router {
 namespace {
 
+namespace v1 = lockstep::v1;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::MatchesRegex;
 using ::testing::SizeIs;
 
@@ -47,6 +50,12 @@ class SpecialMarkersTest : public ToolOutputTest {
   }
   Said SayTokens(const std::string& text, const std::vector<size_t>& sizes = {1}) {
     return Say(Tokens(text), sizes, FinishReason::kStop, *special_);
+  }
+
+  std::vector<v1::TokenPart> Parts() const {
+    std::vector<v1::TokenPart> parts;
+    for (const v1::TokenLogprob& entry : Logprobs()) parts.push_back(entry.part());
+    return parts;
   }
 
   std::unique_ptr<const Tokenizer> special_;
@@ -113,25 +122,17 @@ TEST_F(SpecialMarkersTest, HowTokensCameTogetherChangesNothing) {
   }
 }
 
-TEST_F(SpecialMarkersTest, ATokenThatBeginsTheTextIsNoReasoning) {
+TEST_F(SpecialMarkersTest, ATokenThatBeginsTheTextIsText) {
   Load({"</think>So"}, /*special=*/false);
   Read("hermes", {.split_reasoning = true, .begins_in_reasoning = true});
   request_->sampling.num_logprobs = 0;
   Start(*special_);
-  SampleOutput sample = Sample(Tokens("a</think>So"));
-  ASSERT_EQ(sample.tokens.back(), kFirstAdded);
-  for (const TokenId token : sample.tokens) {
-    sample.logprobs.push_back({.token = token, .logprob = -1, .rank = 1, .top = {}});
-  }
-  ConsumeSample(std::move(sample));
+  ASSERT_EQ(Tokens("a</think>So").back(), kFirstAdded);
+  ConsumeSample(WithLogprobs(Tokens("a</think>So")));
   End(FinishReason::kStop);
   EXPECT_EQ(What().reasoning, "a");
   EXPECT_EQ(What().text, "So");
-  std::vector<bool> reasoning;
-  for (const lockstep::v1::GenerateResponse& message : messages_) {
-    for (const auto& entry : message.delta().logprobs()) reasoning.push_back(entry.reasoning());
-  }
-  EXPECT_THAT(reasoning, ::testing::ElementsAre(true, false));
+  EXPECT_THAT(Parts(), ElementsAre(v1::TOKEN_PART_OTHER, v1::TOKEN_PART_TEXT));
 }
 
 // A marker may be a token that ends the output. gpt-oss ends its calls so.
@@ -170,6 +171,25 @@ TEST_F(HarmonyEndTest, ACallWithoutArgumentsIsWhole) {
     EXPECT_EQ(said.text, "");
     EXPECT_EQ(said.finish.reason(), lockstep::v1::FINISH_REASON_TOOL_CALLS);
     EXPECT_EQ(said.finish.stop_token_id(), kFirstAdded);
+  }
+}
+
+TEST_F(HarmonyEndTest, AHeaderIsNoText) {
+  request_->sampling.num_logprobs = 0;
+  for (const bool skips : {true, false}) {
+    options_.skip_special_tokens = skips;
+    Read("harmony", {.split_reasoning = true, .keep_special_tokens = !skips});
+    Start(*special_);
+    ConsumeSample(
+        WithLogprobs(Tokens("<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
+                            "<|channel|>final<|message|>")));
+    EXPECT_THAT(Parts(), Each(v1::TOKEN_PART_OTHER));
+    const size_t num_before = Parts().size();
+    ConsumeSample(WithLogprobs(Tokens("Hi")));
+    std::vector<v1::TokenPart> parts = Parts();
+    parts.erase(parts.begin(), parts.begin() + static_cast<ptrdiff_t>(num_before));
+    EXPECT_THAT(parts, Each(v1::TOKEN_PART_TEXT));
+    EXPECT_EQ(What().text, "Hi");
   }
 }
 

@@ -82,6 +82,22 @@ class ToolOutputTest : public ::testing::Test {
     sample.first_token_at = kOutputBegun;
     return sample;
   }
+  static SampleOutput WithLogprobs(const std::vector<TokenId>& tokens) {
+    SampleOutput sample = Sample(tokens);
+    for (const TokenId token : tokens) {
+      sample.logprobs.push_back({.token = token, .logprob = -1, .rank = 1, .top = {}});
+    }
+    return sample;
+  }
+  // Of all tokens so far.
+  std::vector<lockstep::v1::TokenLogprob> Logprobs() const {
+    std::vector<lockstep::v1::TokenLogprob> logprobs;
+    for (const lockstep::v1::GenerateResponse& message : messages_) {
+      const auto& entries = message.delta().logprobs();
+      logprobs.insert(logprobs.end(), entries.begin(), entries.end());
+    }
+    return logprobs;
+  }
   void End(FinishReason reason, uint32_t index = 0) {
     SampleOutput sample = Sample({}, index);
     sample.end = SampleEnd{

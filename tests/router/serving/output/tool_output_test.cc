@@ -152,24 +152,20 @@ TEST_F(ToolOutputTest, LogprobsComeOnceForEachToken) {
   Start(tokenizer_);
   const std::vector<TokenId> tokens =
       Bytes("<think>a</think>b" + std::string(kHermesCall) + kOtherHermesCall);
-  SampleOutput sample = Sample(tokens);
-  for (const TokenId token : tokens) {
-    sample.logprobs.push_back({.token = token, .logprob = -1, .rank = 1, .top = {}});
-  }
-  ConsumeSample(std::move(sample));
+  ConsumeSample(WithLogprobs(tokens));
   End(FinishReason::kStop);
   EXPECT_EQ(What().tokens, tokens);
   EXPECT_EQ(What().num_logprobs, tokens.size());
 }
 
-// Each token with its log-probability; "_" for the tokens of reasoning.
-TEST_F(ToolOutputTest, LogprobsSayWhichTokensAreReasoning) {
-  const std::string output = "<think>abc</think>def";
-  // Those of the opening marker are no reasoning before it is whole.
+// Each token that is text; "_" for others, and "?" for those that are open.
+TEST_F(ToolOutputTest, LogprobsSayWhichTokensAreText) {
+  const std::string output = "<think>abc</think>\n\ndef";
+  // What begins like a marker may be text.
   const std::string expected =
-      "<think" + std::string(std::string(">abc</think>").size(), '_') + "def";
+      "??????" + std::string(std::string(">abc</think>\n\n").size(), '_') + "def";
   const size_t end = output.size();
-  for (const char* const stop : {"", "c</think>d!", "abc</think>defg"}) {
+  for (const char* const stop : {"", "c</think>\n\nd!", "abc</think>\n\ndefg"}) {
     for (const size_t size : {size_t{1}, size_t{4}, end}) {
       SCOPED_TRACE(fmt::format("{} at once, stop string \"{}\"", size, stop));
       request_->sampling.num_logprobs = 0;
@@ -178,24 +174,90 @@ TEST_F(ToolOutputTest, LogprobsSayWhichTokensAreReasoning) {
       if (*stop != '\0') options_.stop_strings.emplace_back(stop);
       Start(tokenizer_);
       for (size_t at = 0; at < end; at += size) {
-        SampleOutput sample = Sample(Bytes(output.substr(at, size)));
-        for (const TokenId token : sample.tokens) {
-          sample.logprobs.push_back({.token = token, .logprob = -1, .rank = 1, .top = {}});
-        }
-        ConsumeSample(std::move(sample));
+        ConsumeSample(WithLogprobs(Bytes(output.substr(at, size))));
       }
       End(FinishReason::kStop);
       std::string shown;
-      for (const lockstep::v1::GenerateResponse& message : messages_) {
-        for (const lockstep::v1::TokenLogprob& entry : message.delta().logprobs()) {
-          shown += entry.reasoning() ? '_' : static_cast<char>(entry.token_id());
-        }
+      for (const lockstep::v1::TokenLogprob& entry : Logprobs()) {
+        shown += entry.part() == lockstep::v1::TOKEN_PART_OTHER ? '_'
+                 : entry.part() == lockstep::v1::TOKEN_PART_OPEN
+                     ? '?'
+                     : static_cast<char>(entry.token_id());
       }
       EXPECT_EQ(shown, expected);
       EXPECT_EQ(What().reasoning, "abc");
       EXPECT_EQ(What().text, "def");
     }
   }
+}
+
+// The tokens of a text are its bytes here, so those that count as text spell it.
+TEST_F(ToolOutputTest, TheTokensOfTheTextAreTheText) {
+  const std::string call = kHermesCall;
+  const std::string coder =
+      "<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n</function>\n</tool_call>";
+  const std::string final = "<|start|>assistant<|channel|>final<|message|>";
+  const std::string preamble = "<|start|>assistant<|channel|>commentary<|message|>";
+  const std::string harmony_call =
+      "<|start|>assistant<|channel|>commentary to=functions.f<|constrain|>json<|message|>"
+      "{\"x\": 1}<|call|>";
+  const struct {
+    const char* format;
+    std::string output;
+    std::string text;
+  } cases[] = {
+      {"hermes", "<think></think>\n\nHi", "Hi"},
+      {"hermes", "<think>a</think>  \n Hi <b> you", " Hi <b> you"},
+      {"hermes", "h\u00e9 <think", "h\u00e9 <think"},
+      {"hermes",
+       "<think>\nh\u00e9\n</think>\n\nI \u20ac.\n" + call + "\n" + kOtherHermesCall + "\nSo <tool",
+       "I \u20ac.So <tool"},
+      {"hermes", "<think>a" + call + "</think>\nb", "b"},
+      {"hermes", "<tool_call>\nno\n</tool_call>", "<tool_call>\nno\n</tool_call>"},
+      {"qwen3_coder", "<think>a</think>\n\nb\n" + coder + "\nc", "bc"},
+      {"harmony", "<|channel|>final<|message|>Hi<|return|>", "Hi"},
+      {"harmony", "<|channel|>analysis<|message|>hm<|end|>" + final + "H<|i", "H<|i"},
+      {"harmony",
+       "<|channel|>analysis<|message|>hm<|end|>" + preamble + "I look.<|end|>" + harmony_call,
+       "I look."},
+      {"harmony", "<|channel|>commentary<|message|>a<|end|>" + final + "b", "ab"},
+  };
+  request_->sampling.num_logprobs = 0;
+  for (const auto& entry : cases) {
+    for (const size_t size : {size_t{1}, size_t{3}, size_t{8}, entry.output.size()}) {
+      SCOPED_TRACE(fmt::format("{}, {} at once", entry.output, size));
+      Read(entry.format, {.parse_calls = true, .split_reasoning = true});
+      Start(tokenizer_);
+      for (size_t at = 0; at < entry.output.size(); at += size) {
+        ConsumeSample(WithLogprobs(Bytes(entry.output.substr(at, size))));
+      }
+      End(FinishReason::kStop);
+      std::string text, open;
+      for (const lockstep::v1::TokenLogprob& logprob : Logprobs()) {
+        if (logprob.part() == lockstep::v1::TOKEN_PART_OTHER) {
+          open.clear();
+          continue;
+        }
+        open += static_cast<char>(logprob.token_id());
+        if (logprob.part() == lockstep::v1::TOKEN_PART_TEXT) text += std::exchange(open, {});
+      }
+      EXPECT_EQ(text + open, entry.text);
+      EXPECT_EQ(What().text, entry.text);
+    }
+  }
+}
+
+TEST_F(ToolOutputTest, ATokenIsInTheMessageOfItsText) {
+  ReadHermes();
+  request_->sampling.num_logprobs = 0;
+  Start(tokenizer_);
+  ConsumeSample(WithLogprobs(Bytes("a" + std::string(kHermesCall) + "bc")));
+  ASSERT_THAT(messages_, SizeIs(3));  // the prompt, the first text with the call, the second text
+  EXPECT_EQ(messages_[1].delta().text(), "a");
+  EXPECT_EQ(messages_[2].delta().text(), "bc");
+  EXPECT_THAT(messages_[2].delta().token_ids(), ElementsAre('b', 'c'));
+  EXPECT_THAT(messages_[2].delta().logprobs(), SizeIs(2));
+  EXPECT_EQ(messages_[1].delta().token_ids_size(), messages_[1].delta().logprobs_size());
 }
 
 TEST_F(ToolOutputTest, SamplesHaveCallsOfTheirOwn) {

@@ -81,8 +81,9 @@ TEST_F(ToolChecksTest, WhatIsNoToolIsNamed) {
        "chat.tools_json[0].function.parameters: expected a JSON schema, got []"},
       {R"([{"type": "function", "function": {"name": "f", "a": 1, "a": 2}}])",
        "chat.tools_json: key \"a\" is present twice"},
-      {"[" + std::string(70, '[') + std::string(70, ']') + "]",
-       "chat.tools_json: nested deeper than 64 levels"},
+      {std::string(68, '[') + std::string(68, ']'),
+       "chat.tools_json: nested deeper than 67 levels"},
+      {std::string(67, '[') + std::string(67, ']'), "chat.tools_json[0]: expected an object"},
   };
   for (const BadTools& entry : cases) {
     SCOPED_TRACE(entry.tools);

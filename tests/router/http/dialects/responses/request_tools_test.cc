@@ -82,6 +82,38 @@ TEST(RequestToolsTest, ANamespaceIsFlatForTheModel) {
   EXPECT_EQ(request.tools[2].flat_name, "read");
 }
 
+TEST(RequestToolsTest, NamesAreCheckedWhereTheyAre) {
+  const auto function = [](const std::string& name) {
+    return R"({"type": "function", "name": ")" + name + R"("})";
+  };
+  const auto name_space = [&](const std::string& name, const std::string& inner) {
+    return R"({"type": "namespace", "name": ")" + name + R"(", "tools": [)" + function(inner) +
+           "]}";
+  };
+  const std::string expected = "expected 1 to 128 characters of [a-zA-Z0-9_.-], got ";
+  const std::string half(64, 'a');
+  const struct {
+    std::string tool;
+    std::string error;
+  } cases[] = {
+      {function("a:b"), "tools[0].name: " + expected + "\"a:b\""},
+      {function(""), "tools[0].name: " + expected + "\"\""},
+      {function(std::string(300, 'a')), "tools[0].name: " + expected},
+      {name_space("a:b", "f"), "tools[0].name: " + expected + "\"a:b\""},
+      {name_space("", "f"), "tools[0].name: " + expected + "\"\""},
+      {name_space("n", "a:b"), "tools[0].tools[0].name: " + expected + "\"a:b\""},
+      {name_space(half, half),
+       "tools[0].tools[0].name: expected at most 128 characters with its namespace, got \"aaa"},
+  };
+  for (const auto& entry : cases) {
+    SCOPED_TRACE(entry.tool);
+    ExpectError(ParseResponsesRequest(R"({"input": "x", "tools": [)" + entry.tool + "]}").status(),
+                absl::StatusCode::kInvalidArgument, entry.error);
+  }
+  EXPECT_EQ(WithTools(name_space(half, std::string(62, 'b'))).tools[0].flat_name,
+            half + "__" + std::string(62, 'b'));
+}
+
 TEST(RequestToolsTest, ToolsOfOpenAisServersAreLeftOutAndNamed) {
   const std::string tools = std::string(R"({"type": "web_search", "filters": {}}, )") + kWeather +
                             R"(, {"type": "mcp", "server_label": "x"})";

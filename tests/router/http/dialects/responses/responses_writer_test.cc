@@ -84,12 +84,15 @@ TEST_F(ResponsesWriterTest, AnUnknownFunctionIsAFunction) {
   EXPECT_EQ(answer["output"][0]["name"], "x");
 }
 
-std::string Logprob(int id, bool reasoning = false) {
+std::string Logprob(int id, const std::string& part = "TEXT") {
   return "logprobs { token_id: " + std::to_string(id) +
          " logprob: -0.5 rank: 1 top_ids: " + std::to_string(id) +
-         " top_logprobs: -0.5 reasoning: " + (reasoning ? "true" : "false") +
-         " } token_ids: " + std::to_string(id) + " ";
+         " top_logprobs: -0.5 part: TOKEN_PART_" + part + " } token_ids: " + std::to_string(id) +
+         " ";
 }
+
+std::string Other(int id) { return Logprob(id, "OTHER"); }
+std::string Open(int id) { return Logprob(id, "OPEN"); }
 
 std::string TokensOf(const json& logprobs) {
   std::string tokens;
@@ -102,7 +105,7 @@ constexpr char kAskLogprobs[] = R"("include": ["message.output_text.logprobs"], 
 TEST_F(ResponsesWriterTest, TextHasItsLogprobs) {
   const std::vector<std::string> messages = {
       kResponsePrompt,
-      "delta { " + Logprob('r', true) + "reasoning: 'r' }",
+      "delta { " + Other('r') + "reasoning: 'r' }",
       "delta { " + Logprob('a') + "text: 'a' }",
       "delta { " + Logprob('b') + "}",  // its text comes with the next token
       "delta { " + Logprob('c') + "text: 'bc' }",
@@ -127,30 +130,48 @@ TEST_F(ResponsesWriterTest, TextHasItsLogprobs) {
   EXPECT_THAT(deltas, ::testing::ElementsAre("a:a", "bc:bc", ":d"));
 }
 
-TEST_F(ResponsesWriterTest, TextHasNoLogprobsOfReasoning) {
+TEST_F(ResponsesWriterTest, TextHasTheLogprobsOfItsOwnTokens) {
+  const std::string call = "tool_calls { index: 0 id: 'c1' name: 'f' arguments: '{}' }";
   const struct {
     const char* name;
     std::vector<std::string> deltas;
-    std::string logprobs;  // of the text
+    std::string logprobs;  // of the messages, with "," behind each
   } cases[] = {
-      {"both in one delta",
-       {Logprob('<') + Logprob('r', true) + Logprob('>', true) + Logprob('a') +
-        "reasoning: 'r' text: 'a'"},
-       "a"},
+      {"all in one delta",
+       {Open('<') + Other('r') + Other('>') + Logprob('a') + "reasoning: 'r' text: 'a'"},
+       "a,"},
       {"the marker has a delta of its own",
-       {Logprob('<'), Logprob('r', true) + "reasoning: 'r'", Logprob('>', true),
-        Logprob('a') + "text: 'a'"},
-       "a"},
+       {Open('<'), Other('r') + "reasoning: 'r'", Other('>'), Logprob('a') + "text: 'a'"},
+       "a,"},
       {"the first token of the text is in the delta of the reasoning",
-       {Logprob('r', true) + Logprob('a') + "reasoning: 'r'", Logprob('b') + "text: 'ab'"},
-       "ab"},
+       {Other('r') + Logprob('a') + "reasoning: 'r'", Logprob('b') + "text: 'ab'"},
+       "ab,"},
       {"the text of the reasoning comes late",
-       {Logprob('r', true), Logprob('a') + "reasoning: 'r' text: 'a'"},
-       "a"},
+       {Other('r'), Logprob('a') + "reasoning: 'r' text: 'a'"},
+       "a,"},
+      {"no reasoning between its markers",
+       {Open('<'), Other('>'), Other('/'), Logprob('a') + "text: 'a'"},
+       "a,"},
+      {"a header before the text",
+       {Other('r') + "reasoning: 'r'", Other('|'), Other('h'), Logprob('a') + "text: 'a'"},
+       "a,"},
       {"reasoning between two texts",
-       {Logprob('a') + Logprob('<') + Logprob('r', true) + "text: 'a'",
-        Logprob('>', true) + "reasoning: 'r'", Logprob('b') + "text: 'b'"},
-       "a<b"},
+       {Logprob('a') + Open('<') + Other('r') + "text: 'a'", Other('>') + "reasoning: 'r'",
+        Logprob('b') + "text: 'b'"},
+       "a,b,"},
+      {"text and a call in one delta",
+       {Logprob('a') + Open('<') + Open('{') + Other('}') + "text: 'a' " + call},
+       "a,"},
+      {"a call between two texts",
+       {Logprob('a') + "text: 'a'", Open('<'), Other('}') + call, Open('<'), Other('>'),
+        Logprob('b') + "text: 'b'"},
+       "a,b,"},
+      {"what looked like a marker",
+       {Logprob('a') + "text: 'a'", Open('<'), Logprob('b') + "text: '<b'"},
+       "a<b,"},
+      {"what looked like a marker to the end",
+       {Logprob('a') + "text: 'a'", Open('<'), "text: '<'"},
+       "a<,"},
   };
   for (const auto& entry : cases) {
     SCOPED_TRACE(entry.name);
@@ -160,9 +181,10 @@ TEST_F(ResponsesWriterTest, TextHasNoLogprobsOfReasoning) {
     std::string logprobs;
     const json answer = json::parse(Answer(kAskLogprobs, messages));
     for (const json& item : answer["output"]) {
-      const json& part = item["content"][0];
-      if (item["type"] == "message") logprobs += TokensOf(part["logprobs"]);
-      EXPECT_EQ(part.contains("logprobs"), item["type"] == "message");
+      if (item["type"] == "message") logprobs += TokensOf(item["content"][0]["logprobs"]) + ",";
+      if (item["type"] == "reasoning") {
+        EXPECT_FALSE(item["content"][0].contains("logprobs"));
+      }
     }
     EXPECT_EQ(logprobs, entry.logprobs);
   }
