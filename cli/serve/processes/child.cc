@@ -50,19 +50,33 @@ int PollTimeoutMs(Instant deadline) {
   return static_cast<int>(std::clamp<int64_t>(left_ms, 0, std::numeric_limits<int>::max()));
 }
 
-// True at the end of the output, false when the time ran out first.
+// True at the end of the output, false when the time ran out first. Keeps the end of the output.
 bool ReadToEnd(int descriptor, Instant deadline, std::string& output) {
-  for (;;) {
+  while (MonotonicNow() < deadline) {
     pollfd readable = {descriptor, POLLIN, 0};
     const int num_ready = poll(&readable, 1, PollTimeoutMs(deadline));
     if (num_ready < 0 && errno == EINTR) continue;
-    if (num_ready <= 0) return false;
+    if (num_ready <= 0) break;
     char buffer[4096];
     const ssize_t count = read(descriptor, buffer, sizeof(buffer));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return true;
     output.append(buffer, static_cast<size_t>(count));
+    if (output.size() > kMaxCapturedBytes) output.erase(0, output.size() - kMaxCapturedBytes);
   }
+  return false;
+}
+
+// Kills the program at the deadline. True if it ended before.
+bool WaitForEnd(pid_t child, Instant deadline, int& wait_status) {
+  while (MonotonicNow() < deadline) {
+    if (waitpid(child, &wait_status, WNOHANG) == child) return true;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  kill(child, SIGKILL);
+  while (waitpid(child, &wait_status, 0) < 0 && errno == EINTR) {
+  }
+  return false;
 }
 
 }  // namespace
@@ -125,11 +139,11 @@ absl::StatusOr<Captured> RunAndCapture(const std::vector<std::string>& arguments
     return child.status();
   }
   Captured captured;
-  const bool ended = ReadToEnd(pipe_fds[0], MonotonicNow() + options.timeout, captured.output);
-  if (!ended) kill(*child, SIGKILL);
+  const Instant deadline = MonotonicNow() + options.timeout;
+  const bool read = ReadToEnd(pipe_fds[0], deadline, captured.output);
+  const bool ended =
+      WaitForEnd(*child, read ? deadline : Instant::InfinitePast(), captured.wait_status);
   close(pipe_fds[0]);
-  while (waitpid(*child, &captured.wait_status, 0) < 0 && errno == EINTR) {
-  }
   if (!ended) {
     return MakeError(absl::StatusCode::kDeadlineExceeded, "{} took longer than {}", arguments[0],
                      absl::FormatDuration(options.timeout));
