@@ -9,7 +9,7 @@
 
 #include "cli/common/errors.h"
 #include "cli/common/options.h"
-#include "cli/serve/log_folder.h"
+#include "cli/serve/runtime_folder.h"
 #include "cli/serve/upgrade/control_socket.h"
 #include "common/shown_text.h"
 #include "common/status.h"
@@ -40,18 +40,16 @@ absl::StatusOr<UpgradeOptions> ParseUpgradeOptions(const Verb& verb,
 
 // A connection to the server. If there is none, says where one was looked for.
 absl::StatusOr<int> Connect(const UpgradeOptions& options) {
-  const std::string file =
-      LogFolder(options.host, static_cast<uint16_t>(*options.port), options.log_folder) + "/" +
-      kControlFile;
-  const absl::StatusOr<std::string> path = ReadControlFile(file, geteuid());
-  if (path.status().code() == absl::StatusCode::kFailedPrecondition) return path.status();
-  const absl::StatusOr<int> connection =
-      path.ok() ? ConnectToControl(*path) : absl::StatusOr<int>(path.status());
+  const auto port = static_cast<uint16_t>(*options.port);
+  absl::StatusOr<int> connection =
+      ConnectToControl(LogFolder(options.host, port, options.log_folder) + "/" +
+                       ControlLinkName(options.host, port));
   if (connection.ok()) return connection;
   return Unavailable(
-      "no `lockstep serve` runs at port {} of this user ({}); give the same --port, --host and "
-      "--log-dir as to `lockstep serve`",
-      *options.port, Message(connection.status()));
+      "no `lockstep serve` of this user runs at port {} ({}). Give the same --port, --host and "
+      "--log-dir as to `lockstep serve`. A server that is older than this command must be "
+      "restarted instead",
+      port, Message(connection.status()));
 }
 
 // Reads a line without its end. None at the end of the connection, or if the line is too long.
