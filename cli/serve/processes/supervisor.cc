@@ -99,8 +99,7 @@ absl::Status Supervisor::StartDue(Instant now) {
 }
 
 void Supervisor::WaitForEvents(Instant now) {
-  std::vector<pollfd> waiting = {{signal_fd_, POLLIN, 0}};
-  upgrader_.AddTo(waiting);
+  std::vector<pollfd> waiting = {{signal_fd_, POLLIN, 0}, {upgrader_.descriptor(), POLLIN, 0}};
   Instant next = phase_ == Phase::kStarting ? now + kLookInterval : upgrader_.due(now);
   for (const Member& member : members_) {
     if (member.stdout_fd() >= 0) waiting.push_back({member.stdout_fd(), POLLIN, 0});

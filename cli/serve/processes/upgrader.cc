@@ -95,7 +95,7 @@ Instant Upgrader::due(Instant now) const {
 }
 
 void Upgrader::Work(std::string_view refusal, Instant now) {
-  if (socket_->Work(roll_out_ ? "another upgrade runs" : refusal)) Start(now);
+  if (socket_->Accept(roll_out_ ? "another upgrade runs" : refusal)) Start(now);
   if (!roll_out_ || now < next_look_) return;
   next_look_ = now + kUpgradeLookInterval;
   Do(roll_out_->Look(See(), now), now);

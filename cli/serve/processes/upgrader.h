@@ -1,7 +1,5 @@
 #pragma once
 
-#include <poll.h>
-
 #include <deque>
 #include <memory>
 #include <optional>
@@ -25,7 +23,8 @@ class Upgrader {
   Upgrader(std::unique_ptr<ControlSocket> socket, std::deque<Member>* members, Console* console)
       : socket_(std::move(socket)), members_(*members), console_(*console) {}
 
-  void AddTo(std::vector<pollfd>& waiting) const { socket_->AddTo(waiting); }
+  // Readable when Work has something to do; -1: only the time counts.
+  int descriptor() const { return socket_->exhausted() ? -1 : socket_->descriptor(); }
   // Time of the next call of Work, even if nothing happens.
   Instant due(Instant now) const;
   // Serves the client, and does the next thing of the upgrade. `refusal`: why none may start now;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -17,8 +16,6 @@ namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr size_t kMaxCommandBytes = 64;
 
 // Other users get no further than this, even if they pass the folder's mode.
 bool IsOwnUser(int socket) {
@@ -60,47 +57,20 @@ absl::Status ControlSocket::Link(const std::string& link_path) {
   return absl::OkStatus();
 }
 
-void ControlSocket::AddTo(std::vector<pollfd>& waiting) const {
-  if (!exhausted_) waiting.push_back({listener_->descriptor(), POLLIN, 0});
-  if (client_ >= 0) waiting.push_back({client_, POLLIN, 0});
-}
-
-bool ControlSocket::Work(std::string_view refusal) {
-  if (Receive(refusal)) return true;
+bool ControlSocket::Accept(std::string_view refusal) {
   for (;;) {
     const int socket =
         accept4(listener_->descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     exhausted_ = socket < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
     if (socket < 0) return false;
-    if (!IsOwnUser(socket)) {
-      close(socket);
-    } else if (!refusal.empty()) {
-      SendLine(socket, kFailed, refusal);
-      close(socket);
-    } else {
+    if (IsOwnUser(socket) && refusal.empty()) {
       CloseClient();
       client_ = socket;
-      if (Receive(refusal)) return true;
+      return true;
     }
+    if (IsOwnUser(socket)) SendLine(socket, kFailed, refusal);
+    close(socket);
   }
-}
-
-bool ControlSocket::Receive(std::string_view refusal) {
-  if (client_ < 0) return false;
-  char buffer[kMaxCommandBytes];
-  const ssize_t count = recv(client_, buffer, sizeof(buffer), 0);
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  // It is gone, or sends more than its command.
-  if (count <= 0 || asked_) {
-    CloseClient();
-    return false;
-  }
-  input_.append(buffer, static_cast<size_t>(count));
-  if (input_.find('\n') == std::string::npos && input_.size() < kMaxCommandBytes) return false;
-  if (input_ != std::string(kUpgradeCommand) + "\n") refusal = "there is no such command";
-  asked_ = refusal.empty();
-  if (!asked_) End(kFailed, refusal);
-  return asked_;
 }
 
 void ControlSocket::Send(std::string_view word, std::string_view text) {
@@ -115,8 +85,6 @@ void ControlSocket::End(std::string_view word, std::string_view text) {
 void ControlSocket::CloseClient() {
   if (client_ >= 0) close(client_);
   client_ = -1;
-  input_.clear();
-  asked_ = false;
 }
 
 absl::StatusOr<int> ConnectToControl(const std::string& link_path) {
