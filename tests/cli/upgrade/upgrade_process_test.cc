@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "cli/serve/port.h"
 #include "cli/serve/upgrade/control_socket.h"
