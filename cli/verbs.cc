@@ -98,11 +98,13 @@ constexpr std::string_view kServeDetails =
     "Flags after -- go to the router: docs/configuration.md.";
 constexpr std::string_view kUpgradeDetails =
     "Install the new version first. Then each worker of the running `lockstep serve` is drained,\n"
-    "ended, and started again from the program on disk, one after the other. Requests go on, with\n"
-    "the same answers. The router is not replaced. If a new worker does not start, or the router\n"
-    "does not use it, the other workers stay as they are, and the exit code is 1. Ctrl-C ends "
-    "this\n"
-    "command only; the upgrade goes on. docs/operations.md says more.";
+    "ended, and started again from the program on disk, one after the other. With several workers\n"
+    "requests go on, with the same answers. With one they wait for its successor, as long as the\n"
+    "router's --no-worker-grace and --failover-wait allow. The router is not replaced. If a new\n"
+    "worker does not start, or the router does not use it, the other workers stay as they are, "
+    "and\n"
+    "the exit code is 1. Ctrl-C ends this command only; the upgrade goes on. docs/operations.md\n"
+    "says more.";
 constexpr std::string_view kChatDetails =
     "End a line with a backslash to go on in the next one. /help lists the commands of a chat.\n"
     "Ctrl-C ends an answer, Ctrl-D the chat. Without a terminal every line of the input is a\n"

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <thread>
 
 #include "cli/common/environment.h"
 #include "cli/serve/model/model_argument.h"
@@ -93,22 +92,6 @@ std::string DevicesOfWorker(const DeviceChoice& choice, uint32_t worker) {
   std::iota(devices.begin(), devices.end(), worker * choice.num_ranks);
   return fmt::format("{}", fmt::join(devices, ","));
 }
-
-absl::StatusOr<DeviceChoice> WithWorkers(DeviceChoice choice, uint32_t num_workers) {
-  if (choice.cuda) {
-    return InvalidArgument(
-        "--workers: is for --device cpu; on GPUs there is a worker for each, or for each "
-        "--tensor-parallel of them");
-  }
-  choice.num_workers = num_workers;
-  return choice;
-}
-
-uint32_t ThreadsOfWorker(const DeviceChoice& choice, uint32_t num_cores) {
-  return std::max(num_cores / choice.num_workers, 1u);
-}
-
-uint32_t NumCores() { return std::max(std::thread::hardware_concurrency(), 1u); }
 
 std::vector<Gpu> FindGpus() {
   if (const std::optional<std::string> nvidia_smi = FindInPath("nvidia-smi")) {

@@ -41,15 +41,6 @@ absl::StatusOr<DeviceChoice> ChooseDevices(std::string_view device, bool built_w
 // --cuda-device of worker number `worker`: GPUs that no other worker has. Pure.
 std::string DevicesOfWorker(const DeviceChoice& choice, uint32_t worker);
 
-// The choice with so many workers on the CPU. INVALID_ARGUMENT if it is for GPUs. Pure.
-absl::StatusOr<DeviceChoice> WithWorkers(DeviceChoice choice, uint32_t num_workers);
-
-// --threads of each of several workers on a CPU with `num_cores`: an equal share. Pure.
-uint32_t ThreadsOfWorker(const DeviceChoice& choice, uint32_t num_cores);
-
-// The cores of this machine that the process may use; at least 1.
-uint32_t NumCores();
-
 // The GPUs of this machine: from nvidia-smi, else by counting /dev/nvidia0, /dev/nvidia1, ...
 std::vector<Gpu> FindGpus();
 

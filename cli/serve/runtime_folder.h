@@ -2,9 +2,19 @@
 
 #include <absl/status/statusor.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 namespace lockstep::cli {
+
+// The folder where `lockstep serve` keeps its logs and the link to its control socket: `log_dir` if
+// it is given, else one below the user's cache that is named after host and port.
+std::string LogFolder(const std::string& host, uint16_t port,
+                      const std::optional<std::string>& log_dir);
+
+// The name of that link. Servers with other hosts or ports may have the same folder.
+std::string ControlLinkName(const std::string& host, uint16_t port);
 
 // A private folder for sockets below /tmp, of mode 0700. The destructor removes it with its
 // content.

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,7 +18,6 @@
 #include "cli/common/options.h"
 #include "cli/common/private_folder.h"
 #include "cli/serve/devices.h"
-#include "cli/serve/log_folder.h"
 #include "cli/serve/model/hub_download.h"
 #include "cli/serve/model/model_argument.h"
 #include "cli/serve/port.h"
@@ -172,7 +173,8 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
     if (devices.cuda) arguments.push_back("--cuda-device=" + DevicesOfWorker(devices, i));
     // The user's own --threads comes later, and counts.
     if (!devices.cuda && devices.num_workers > 1) {
-      arguments.push_back(fmt::format("--threads={}", ThreadsOfWorker(devices, NumCores())));
+      const uint32_t share = std::thread::hardware_concurrency() / devices.num_workers;
+      arguments.push_back(fmt::format("--threads={}", std::max(share, 1u)));
     }
     if (*options.tensor_parallel > 1) {
       arguments.push_back(fmt::format("--tensor-parallel={}", *options.tensor_parallel));
@@ -189,6 +191,8 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
       places.router_program, "--model=" + places.model.path, "--worker=" + addresses,
       "--model-id=" + places.model.id,
       fmt::format("--admin-listen=127.0.0.1:{}", places.admin_port)};
+  // While its only worker starts again, new requests wait. The user's own flag comes later.
+  if (devices.num_workers == 1) router_arguments.push_back("--no-worker-grace=1m");
   // The user's listeners replace this one. The router would add them.
   if (!HasFlag(options.router_flags, "--listen")) {
     router_arguments.push_back("--listen=" + FormatAddress(places.address));
@@ -223,7 +227,13 @@ absl::StatusOr<DeviceChoice> FindDevices(const ServeOptions& options) {
     devices.note = "CUDA_VISIBLE_DEVICES hides the GPUs, so the model runs on the CPU";
   }
   if (!options.num_workers) return devices;
-  return WithWorkers(std::move(devices), static_cast<uint32_t>(*options.num_workers));
+  if (devices.cuda) {
+    return InvalidArgument(
+        "--workers: is for --device cpu; on GPUs there is a worker for each, or for each "
+        "--tensor-parallel of them");
+  }
+  devices.num_workers = static_cast<uint32_t>(*options.num_workers);
+  return devices;
 }
 
 absl::Status Serve(const ServeOptions& options) {
@@ -242,11 +252,15 @@ absl::Status Serve(const ServeOptions& options) {
   LOCKSTEP_ASSIGN_OR_RETURN(places.log_folder, PrepareLogs(options, port.port()));
   Supervisor::Fleet fleet = MakeFleet(options, devices, places);
   LOCKSTEP_RETURN_IF_ERROR(CheckRouterFlags(fleet.router));
-  LOCKSTEP_ASSIGN_OR_RETURN(ControlSocket control,
-                            ControlSocket::Listen(sockets.path() + "/control.sock",
-                                                  places.log_folder + "/" + kControlFile));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<ControlSocket> control,
+                            ControlSocket::Listen(sockets.path() + "/control.sock"));
+  const absl::Status linked =
+      control->Link(places.log_folder + "/" + ControlLinkName(options.host, port.port()));
 
   Console console;
+  if (!linked.ok()) {
+    console.Line("`lockstep upgrade` will not find this server: " + Message(linked));
+  }
   if (!devices.note.empty()) console.Line(devices.note);
   const uint32_t num_gpus = devices.num_workers * devices.num_ranks;
   const std::string where = !devices.cuda && devices.num_workers > 1

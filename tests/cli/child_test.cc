@@ -31,6 +31,25 @@ TEST(ChildTest, AProgramThatHangsIsKilled) {
               HasError(absl::StatusCode::kDeadlineExceeded, HasSubstr("/bin/sh took longer")));
 }
 
+TEST(ChildTest, SoIsAProgramThatClosesItsOutputAndLivesOn) {
+  EXPECT_THAT(RunAndCapture({"/bin/sh", "-c", "exec >&- 2>&-; read x </dev/zero"},
+                            {.timeout = absl::Milliseconds(50), .with_stderr = true}),
+              HasError(absl::StatusCode::kDeadlineExceeded, HasSubstr("/bin/sh took longer")));
+}
+
+TEST(ChildTest, SoIsAProgramThatPrintsWithoutEnd) {
+  EXPECT_THAT(RunAndCapture({"/bin/cat", "/dev/zero"}, {.timeout = absl::Milliseconds(50)}),
+              HasError(absl::StatusCode::kDeadlineExceeded, HasSubstr("/bin/cat took longer")));
+}
+
+TEST(ChildTest, KeepsTheEndOfALongOutput) {
+  const auto captured =
+      RunAndCapture({"/bin/sh", "-c", "head --bytes=200000 /dev/zero; echo; echo last"}, {});
+  ASSERT_THAT(captured, IsOk());
+  EXPECT_EQ(captured->output.size(), kMaxCapturedBytes);
+  EXPECT_TRUE(captured->output.ends_with("\nlast\n"));
+}
+
 TEST(ChildTest, AProgramGetsNoKeysOfTheUserUnlessItIsToHaveThem) {
   setenv("HF_TOKEN", "secret", 1);
   setenv("CUDA_VISIBLE_DEVICES", "3", 1);

@@ -75,17 +75,6 @@ TEST(DevicesTest, NamesTheGpuThatCannotBeUsed) {
   EXPECT_THAT(ChooseDevices("cuda", false, {kAmpere}), HasError(kUnfit, HasSubstr("GPU 0")));
 }
 
-TEST(DevicesTest, WorkersOfTheCpuShareItsCores) {
-  const auto choice = WithWorkers(DeviceChoice{}, 3);
-  ASSERT_THAT(choice, IsOk());
-  EXPECT_EQ(choice->num_workers, 3u);
-  EXPECT_EQ(ThreadsOfWorker(*choice, 8), 2u);
-  EXPECT_EQ(ThreadsOfWorker(*choice, 2), 1u);
-  EXPECT_GE(NumCores(), 1u);
-  EXPECT_THAT(WithWorkers(DeviceChoice{.cuda = true}, 2),
-              HasError(kInvalid, HasSubstr("--workers: is for --device cpu")));
-}
-
 TEST(DevicesTest, SaysWhatIsMissing) {
   EXPECT_THAT(ChooseDevices("cuda", true, {}), HasError(kUnfit, HasSubstr("no NVIDIA GPU")));
   EXPECT_THAT(ChooseDevices("cuda", false, {kHopper}),

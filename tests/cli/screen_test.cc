@@ -8,8 +8,6 @@
 
 #include "cli/common/private_folder.h"
 #include "cli/serve/processes/log_follower.h"
-#include "cli/serve/processes/member.h"
-#include "common/runtime/clock.h"
 #include "tests/common/status_matchers.h"
 #include "tests/common/temp_folder.h"
 
@@ -110,25 +108,6 @@ TEST(LogFollowerTest, LastLinesOfALog) {
   folder.Write("log", "0\n1\n2\n3\n4\n");
   EXPECT_EQ(follower.LastLines(2), "4");
   EXPECT_EQ(LogFollower(folder.path() + "/none").LastLines(2), "");
-}
-
-TEST(MemberTest, ReadsTheLineOfAServer) {
-  const std::string line = "LISTENING grpc=unix:/a/b.sock admin=127.0.0.1:7 http=127.0.0.1:8";
-  EXPECT_EQ(ListeningField(line, "grpc"), "unix:/a/b.sock");
-  EXPECT_EQ(ListeningField(line, "admin"), "127.0.0.1:7");
-  EXPECT_EQ(ListeningField(line, "other"), "");
-  EXPECT_EQ(ListeningField("noise grpc=1 admin=2", "grpc"), "");
-}
-
-TEST(MemberTest, ALogThatIsALinkIsNotWritten) {
-  const TempFolder folder;
-  const std::string target = folder.Write("precious", "mine");
-  const std::string log = folder.path() + "/worker-0.log";
-  std::filesystem::create_symlink(target, log);
-  Member member({.name = "worker 0", .arguments = {"/bin/echo", "text"}, .log_path = log}, {});
-  EXPECT_THAT(member.Start(MonotonicNow()),
-              HasError(absl::StatusCode::kUnavailable, HasSubstr("a symbolic link")));
-  EXPECT_EQ(std::filesystem::file_size(target), 4u);
 }
 
 TEST(PrivateFolderTest, NewFoldersAreThisUsersOnly) {

@@ -1,10 +1,10 @@
 #include "cli/serve/processes/child.h"
 
-#include <absl/time/clock.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,19 +50,35 @@ int PollTimeoutMs(Instant deadline) {
   return static_cast<int>(std::clamp<int64_t>(left_ms, 0, std::numeric_limits<int>::max()));
 }
 
-// True at the end of the output, false when the time ran out first.
-bool ReadToEnd(int descriptor, Instant deadline, std::string& output) {
-  for (;;) {
+// Until the output ends or the time runs out. Keeps the end of the output.
+void ReadToEnd(int descriptor, Instant deadline, std::string& output) {
+  while (MonotonicNow() < deadline) {
     pollfd readable = {descriptor, POLLIN, 0};
     const int num_ready = poll(&readable, 1, PollTimeoutMs(deadline));
     if (num_ready < 0 && errno == EINTR) continue;
-    if (num_ready <= 0) return false;
+    if (num_ready <= 0) return;
     char buffer[4096];
     const ssize_t count = read(descriptor, buffer, sizeof(buffer));
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return true;
+    if (count <= 0) return;
     output.append(buffer, static_cast<size_t>(count));
+    if (output.size() > kMaxCapturedBytes) output.erase(0, output.size() - kMaxCapturedBytes);
   }
+}
+
+// Kills the program at the deadline. True if it ended before.
+bool WaitForEnd(pid_t child, Instant deadline, int& wait_status) {
+  // Readable once the program has ended. Old kernels have no such descriptor.
+  pollfd ended = {static_cast<int>(syscall(SYS_pidfd_open, child, 0)), POLLIN, 0};
+  int num_ready = 1;
+  do {
+    if (ended.fd >= 0) num_ready = poll(&ended, 1, PollTimeoutMs(deadline));
+  } while (num_ready < 0 && errno == EINTR);
+  if (num_ready <= 0) kill(child, SIGKILL);
+  if (ended.fd >= 0) close(ended.fd);
+  while (waitpid(child, &wait_status, 0) < 0 && errno == EINTR) {
+  }
+  return num_ready > 0;
 }
 
 }  // namespace
@@ -125,11 +141,10 @@ absl::StatusOr<Captured> RunAndCapture(const std::vector<std::string>& arguments
     return child.status();
   }
   Captured captured;
-  const bool ended = ReadToEnd(pipe_fds[0], MonotonicNow() + options.timeout, captured.output);
-  if (!ended) kill(*child, SIGKILL);
+  const Instant deadline = MonotonicNow() + options.timeout;
+  ReadToEnd(pipe_fds[0], deadline, captured.output);
+  const bool ended = WaitForEnd(*child, deadline, captured.wait_status);
   close(pipe_fds[0]);
-  while (waitpid(*child, &captured.wait_status, 0) < 0 && errno == EINTR) {
-  }
   if (!ended) {
     return MakeError(absl::StatusCode::kDeadlineExceeded, "{} took longer than {}", arguments[0],
                      absl::FormatDuration(options.timeout));

@@ -30,9 +30,10 @@ absl::StatusOr<pid_t> StartChild(const ChildSpec& spec);
 // How a program ended, from waitpid: "exit code 1", "signal 9 (Killed)".
 std::string DescribeEnd(int wait_status);
 
+inline constexpr size_t kMaxCapturedBytes = 64 << 10;
 struct Captured {
   int wait_status = 0;
-  std::string output;  // its stdout, and with_stderr its stderr
+  std::string output;  // the end of its stdout, and with_stderr of its stderr
 };
 struct CaptureOptions {
   absl::Duration timeout = absl::InfiniteDuration();
@@ -40,8 +41,8 @@ struct CaptureOptions {
   bool with_stderr = false;  // its stderr is part of the output
   bool whole_environment = false;
 };
-// Runs a program to its end. If it takes longer than the timeout, kills it and returns
-// DEADLINE_EXCEEDED.
+// Runs a program to its end, also if it closes its output before. If it takes longer than the
+// timeout, kills it and returns DEADLINE_EXCEEDED.
 absl::StatusOr<Captured> RunAndCapture(const std::vector<std::string>& arguments,
                                        const CaptureOptions& options);
 

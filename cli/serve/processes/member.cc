@@ -60,8 +60,10 @@ absl::Status Member::Start(Instant now) {
   return absl::OkStatus();
 }
 
-void Member::End() const {
-  if (pid_ > 0) kill(pid_, listening() ? SIGTERM : SIGKILL);
+void Member::End() {
+  if (pid_ <= 0 || was_asked_to_end_) return;
+  kill(pid_, listening() ? SIGTERM : SIGKILL);
+  was_asked_to_end_ = true;
 }
 
 void Member::Kill() const {
@@ -99,15 +101,16 @@ std::optional<Member::Ended> Member::Reap(Instant now) {
   Ended end;
   if (pid_ <= 0 || waitpid(pid_, &end.wait_status, WNOHANG) != pid_) return std::nullopt;
   end.listened = listening();
-  Forget();
   const bool refuses =
       WIFEXITED(end.wait_status) && WEXITSTATUS(end.wait_status) == kRefusedExitCode;
-  end.verdict = policy_.OnEnded(now, refuses);
+  if (!was_asked_to_end_) end.verdict = policy_.OnEnded(now, refuses);
+  Forget();
   return end;
 }
 
 void Member::Forget() {
   pid_ = -1;
+  was_asked_to_end_ = false;
   if (stdout_fd_ >= 0) close(stdout_fd_);
   stdout_fd_ = -1;
   output_.clear();

@@ -38,8 +38,8 @@ class Member {
 
   absl::Status Start(Instant now);
   // Asks the program to drain if it listens. Kills it if it still loads, because it would react to
-  // the signal only after loading.
-  void End() const;
+  // the signal only after loading. Signals it once, because a second signal cuts a drain off.
+  void End();
   void Kill() const;
 
   bool running() const { return pid_ > 0; }
@@ -63,7 +63,7 @@ class Member {
   struct Ended {
     int wait_status = 0;
     bool listened = false;
-    RestartPolicy::Verdict verdict;
+    RestartPolicy::Verdict verdict;  // no wait after End, which does not count
   };
   // Returns how the process ended, once. None if it runs or never started.
   std::optional<Ended> Reap(Instant now);
@@ -76,6 +76,7 @@ class Member {
   LogFollower log_;
   Instant due_ = Instant::InfiniteFuture();
   pid_t pid_ = -1;
+  bool was_asked_to_end_ = false;
   int stdout_fd_ = -1;
   std::string output_;  // of stdout, until the line is complete
   std::string grpc_address_;

@@ -35,7 +35,8 @@ bool IsReady(const std::string& admin_address) {
 
 }  // namespace
 
-Supervisor::Supervisor(Fleet fleet, ControlSocket control, Console* console, OnReady on_ready)
+Supervisor::Supervisor(Fleet fleet, std::unique_ptr<ControlSocket> control, Console* console,
+                       OnReady on_ready)
     : on_ready_(std::move(on_ready)),
       console_(console),
       upgrader_(std::move(control), &members_, console) {
@@ -98,9 +99,8 @@ absl::Status Supervisor::StartDue(Instant now) {
 }
 
 void Supervisor::WaitForEvents(Instant now) {
-  std::vector<pollfd> waiting = {{signal_fd_, POLLIN, 0}};
-  upgrader_.AddTo(waiting);
-  Instant next = phase_ == Phase::kStarting ? now + kLookInterval : upgrader_.due();
+  std::vector<pollfd> waiting = {{signal_fd_, POLLIN, 0}, {upgrader_.descriptor(), POLLIN, 0}};
+  Instant next = phase_ == Phase::kStarting ? now + kLookInterval : upgrader_.due(now);
   for (const Member& member : members_) {
     if (member.stdout_fd() >= 0) waiting.push_back({member.stdout_fd(), POLLIN, 0});
     next = std::min(next, member.due());
@@ -128,9 +128,10 @@ absl::Status Supervisor::TakeSignals() {
 }
 
 void Supervisor::Drain() {
-  for (Member& member : members_) member.StartAt(Instant::InfiniteFuture());
+  // Until the router has drained, its requests need the workers. So these still start again.
   upgrader_.Stop();
   phase_ = Phase::kDrainingRouter;
+  router().StartAt(Instant::InfiniteFuture());
   if (!router().running()) return;
   console_->Line("stopping: running requests finish first; a second Ctrl-C ends them");
   router().End();
@@ -138,7 +139,8 @@ void Supervisor::Drain() {
 
 void Supervisor::EndWorkers() {
   for (Member& member : members_) {
-    if (&member != &router()) member.End();
+    member.StartAt(Instant::InfiniteFuture());
+    member.End();
   }
 }
 
@@ -173,7 +175,9 @@ void Supervisor::OnListening(Member& member, Instant now) {
 absl::Status Supervisor::ReapAll(Instant now) {
   for (Member& member : members_) {
     const std::optional<Member::Ended> end = member.Reap(now);
-    if (end && !draining()) LOCKSTEP_RETURN_IF_ERROR(OnEnded(member, *end, now));
+    if (!end || (draining() && &member == &router())) continue;
+    if (phase_ == Phase::kDrainingWorkers) continue;
+    LOCKSTEP_RETURN_IF_ERROR(OnEnded(member, *end, now));
   }
   return absl::OkStatus();
 }
@@ -181,6 +185,7 @@ absl::Status Supervisor::ReapAll(Instant now) {
 absl::Status Supervisor::OnEnded(Member& member, const Member::Ended& end, Instant now) {
   if (upgrader_.OnEnded(member, end, now)) return absl::OkStatus();
   const std::string& name = member.spec().name;
+  if (end.verdict.gives_up && draining()) return absl::OkStatus();
   if (end.verdict.gives_up) {
     return Unavailable("{} ended with {} and was never ready. The end of {}:\n{}", name,
                        DescribeEnd(end.wait_status), member.spec().log_path,

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -30,7 +31,8 @@ class Supervisor {
   // Called once, when all programs listen and the router's /healthz says that it is ready.
   using OnReady = std::function<void(const Member& router)>;
 
-  Supervisor(Fleet fleet, ControlSocket control, Console* console, OnReady on_ready);
+  Supervisor(Fleet fleet, std::unique_ptr<ControlSocket> control, Console* console,
+             OnReady on_ready);
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
   ~Supervisor();

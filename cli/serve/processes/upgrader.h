@@ -1,11 +1,8 @@
 #pragma once
 
-#include <absl/status/statusor.h>
-#include <poll.h>
-
 #include <deque>
+#include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,13 +20,14 @@ namespace lockstep::cli {
 class Upgrader {
  public:
   // `members`: the workers, then the router. They and the console outlive this object.
-  Upgrader(ControlSocket socket, std::deque<Member>* members, Console* console)
+  Upgrader(std::unique_ptr<ControlSocket> socket, std::deque<Member>* members, Console* console)
       : socket_(std::move(socket)), members_(*members), console_(*console) {}
 
-  void AddTo(std::vector<pollfd>& waiting) const { socket_.AddTo(waiting); }
-  // Time of the next call of Work, even if nothing happens. InfiniteFuture: no upgrade runs.
-  Instant due() const { return roll_out_ ? next_look_ : Instant::InfiniteFuture(); }
-  // Serves the clients, and does the next thing of the upgrade. `refusal`: why none may start now;
+  // Readable when Work has something to do; -1: only the time counts.
+  int descriptor() const { return socket_->exhausted() ? -1 : socket_->descriptor(); }
+  // Time of the next call of Work, even if nothing happens.
+  Instant due(Instant now) const;
+  // Serves the client, and does the next thing of the upgrade. `refusal`: why none may start now;
   // empty: it may.
   void Work(std::string_view refusal, Instant now);
   // A worker ended. True if the upgrade ended it: then the caller does not start it again.
@@ -38,19 +36,18 @@ class Upgrader {
   void Stop();
 
  private:
-  void Start(uint64_t client);
+  void Start(Instant now);
   std::vector<WorkerView> See() const;
   void Do(RollOut::Decision decision, Instant now);
-  // `worker` failed the roll-out.
-  void Fail(const Member& worker, std::string_view reason);
+  void End(Member& worker);
+  void Fail(size_t worker, std::string_view reason);
   void Say(std::string_view text);
   void Finish(std::string_view word, std::string_view text);
 
-  ControlSocket socket_;
+  const std::unique_ptr<ControlSocket> socket_;
   std::deque<Member>& members_;
   Console& console_;
   std::optional<RollOut> roll_out_;  // none: no upgrade runs
-  uint64_t client_ = 0;              // that asked for it
   Instant next_look_ = Instant::InfinitePast();
 };
 

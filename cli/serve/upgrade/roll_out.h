@@ -10,7 +10,7 @@
 
 namespace lockstep::cli {
 
-// What the router says about a worker. kUnknown: it did not answer.
+// What the router says about a worker. kUnknown: the router did not answer.
 enum class RouterView { kUnknown, kReady, kMismatched, kOther };
 
 struct WorkerView {
@@ -20,59 +20,68 @@ struct WorkerView {
 };
 
 // The order in which workers get their new program, one after the other: end, start, until the
-// router uses the successor. A worker is ended only while the router uses all others. The first
-// problem ends the roll-out, and the workers that are left keep their program. Pure; it knows no
-// process and no text.
+// router uses the successor. Workers that serve nothing go first. A worker that serves is ended
+// only while the router uses all others. The first problem with a new program ends the roll-out,
+// and the workers that are left keep their program. Pure; it knows no process and no text.
 class RollOut {
  public:
-  // How long the router may take to use a worker that listens.
+  // How long the router may take to answer, and to use a worker that listens.
   static constexpr absl::Duration kJoinPatience = absl::Minutes(2);
 
   enum class Event {
     kNone,
-    kWaits,       // for this worker, before another one ends
-    kEnd,         // ask this worker to drain
-    kStart,       // start this worker's successor
-    kReplaced,    // the router uses the successor
-    kDone,        // of the last worker: likewise
-    kMismatched,  // failed: the router refuses this worker
-    kNotUsed,     // failed: the router does not use this worker, although it listens
-    kEndedEarly,  // failed: this worker ended before the router used it
+    kWaits,     // for this worker, or for the router
+    kEnd,       // ask this worker to drain, and start nothing in its place
+    kStart,     // start this worker's successor
+    kReplaced,  // the router uses the successor
+    kFailed,    // by this worker, or by the router
+  };
+  // Of kWaits and kFailed.
+  enum class Cause {
+    kNone,
+    kNotUsed,     // the router does not use the worker, although it listens
+    kMismatched,  // the router refuses the worker
+    kRouterAway,  // the router does not answer
+    kEnded,       // the worker's new program ended
   };
   struct Decision {
     Event event = Event::kNone;
     size_t worker = 0;
+    Cause cause = Cause::kNone;
 
     friend bool operator==(const Decision&, const Decision&) = default;
   };
 
   // At least one worker.
-  explicit RollOut(size_t num_workers) : num_workers_(num_workers) {}
+  RollOut(size_t num_workers, Instant now) : replaced_(num_workers, false), since_(now) {}
 
   // What to do now. Call it again and again until the roll-out is over.
   Decision Look(const std::vector<WorkerView>& workers, Instant now);
-  // A worker's process ended. `listened`: it had listened before.
-  Decision OnEnded(size_t worker, bool listened);
-
-  // True if the roll-out ended this worker, and starts its successor.
-  bool Ends(size_t worker) const { return phase_ == Phase::kEnding && worker == turn_; }
   // True if the next Look depends on what the router says.
-  bool asks_router() const { return phase_ != Phase::kStarting; }
+  bool NeedsRouter(const std::vector<WorkerView>& workers) const;
+  // A worker's process ended.
+  Decision OnEnded(size_t worker);
+
+  // The worker that is replaced now. Stays when the roll-out fails.
+  std::optional<size_t> turn() const { return turn_; }
+  // True if the roll-out ends this worker, and starts its successor later.
+  bool Ends(size_t worker) const { return phase_ == Phase::kEnding && worker == turn_; }
+  size_t num_replaced() const;
   bool over() const { return phase_ == Phase::kOver; }
 
  private:
-  enum class Phase { kWaiting, kEnding, kStarting, kJoining, kOver };
+  enum class Phase { kChoosing, kEnding, kStarting, kJoining, kOver };
 
-  Decision Enter(Phase phase, Event event) { return Enter(phase, event, turn_); }
-  Decision Enter(Phase phase, Event event, size_t worker);
-  Decision LookAtOthers(const std::vector<WorkerView>& workers, Instant now);
-  Decision LookAtSuccessor(const WorkerView& successor, Instant now);
+  Decision Enter(Phase phase, Instant now, Decision decision);
+  Decision Choose(const std::vector<WorkerView>& workers, Instant now);
+  Decision End(size_t worker, Instant now);
+  Decision AwaitUse(size_t worker, const WorkerView& view, Instant now);
 
-  const size_t num_workers_;
-  size_t turn_ = 0;  // the worker that is replaced now, or next
-  Phase phase_ = Phase::kWaiting;
-  std::optional<size_t> waits_for_;                  // another worker, before the one in turn ends
-  Instant listens_since_ = Instant::InfinitePast();  // the worker that the router should use
+  std::vector<bool> replaced_;  // by worker
+  std::optional<size_t> turn_;  // set except while kChoosing, or if that failed
+  Phase phase_ = Phase::kChoosing;
+  Instant since_;      // start of the wait for the router
+  bool told_ = false;  // that it waits for the router, in this phase
 };
 
 }  // namespace lockstep::cli

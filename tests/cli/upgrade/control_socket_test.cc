@@ -2,14 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,9 +19,10 @@
 namespace lockstep::cli {
 namespace {
 
-using ::testing::ElementsAre;
+namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+
+constexpr char kNone[] = "";  // no refusal
 
 // A client, which never waits: a unix socket takes and gives everything at once.
 class Client {
@@ -58,135 +58,142 @@ class Client {
 
 class ControlSocketTest : public ::testing::Test {
  protected:
-  ControlSocketTest() {
-    auto control = ControlSocket::Listen(socket_path_, file_path_);
+  ControlSocketTest() : control_(Listen("control.sock")) {
+    EXPECT_THAT(control_->Link(link_), IsOk());
+  }
+
+  std::unique_ptr<ControlSocket> Listen(const std::string& name) const {
+    auto control = ControlSocket::Listen(folder_.path() + "/" + name);
     EXPECT_THAT(control.status(), IsOk());
-    control_.emplace(*std::move(control));
+    return *std::move(control);
   }
 
   const TempFolder folder_;
-  const std::string socket_path_ = folder_.path() + "/control.sock";
-  const std::string file_path_ = folder_.path() + "/serve.control";
-  std::optional<ControlSocket> control_;
+  const std::string link_ = folder_.path() + "/serve-1.control";
+  std::unique_ptr<ControlSocket> control_;
 };
 
 TEST_F(ControlSocketTest, AnAnswerHasLinesAndALastOne) {
-  Client client(socket_path_);
-  EXPECT_THAT(control_->Work(), IsEmpty());
-  client.Send("upgr");
-  EXPECT_THAT(control_->Work(), IsEmpty());
-  client.Send("ade\n");
-  const std::vector<uint64_t> asking = control_->Work();
-  ASSERT_EQ(asking.size(), 1u);
-  EXPECT_THAT(control_->Work(), IsEmpty());  // once
-  control_->Say(asking[0], "one");
+  EXPECT_FALSE(control_->Accept(kNone));
+  Client client(link_);
+  EXPECT_TRUE(control_->Accept(kNone));
+  EXPECT_FALSE(control_->Accept("busy"));  // once
+  control_->Say("one");
   EXPECT_EQ(client.Read(), "progress one\n");
   EXPECT_FALSE(client.closed());
-  control_->End(asking[0], kDone, "two");
+  control_->End(kDone, "two");
   EXPECT_EQ(client.Read(), "done two\n");
   EXPECT_TRUE(client.closed());
-  control_->Say(asking[0], "nobody reads this");
+  control_->Say("nobody reads this");
 }
 
-TEST_F(ControlSocketTest, GarbageGetsAnErrorAndIsNotKept) {
-  using std::string_literals::operator""s;
-  for (const std::string& garbage :
-       {"\0\xff\x1b[2J\n"s, "\n"s, "upgrade now\n"s, "upgrade\nupgrade\n"s, std::string(64, 'u'),
-        std::string(1 << 20, 'x')}) {
-    Client client(socket_path_);
-    client.Send(garbage);
-    EXPECT_THAT(control_->Work(), IsEmpty());
-    EXPECT_EQ(client.Read(), "failed there is no such command\n");
-    EXPECT_TRUE(client.closed());
-    EXPECT_LT(client.Send("more"), 0);
-  }
-}
-
-TEST_F(ControlSocketTest, AClientThatGoesOnSendingIsCutOff) {
-  Client client(socket_path_);
-  client.Send("upgrade\n");
-  const std::vector<uint64_t> asking = control_->Work();
-  ASSERT_EQ(asking.size(), 1u);
-  client.Send(std::string(1 << 20, 'x'));
-  EXPECT_THAT(control_->Work(), IsEmpty());
-  client.Read();
+TEST_F(ControlSocketTest, WhatAClientSendsIsNotRead) {
+  Client client(link_);
+  EXPECT_TRUE(control_->Accept(kNone));
+  const std::string megabyte(1 << 20, 'x');
+  EXPECT_LT(client.Send(megabyte), 1 << 20);
+  EXPECT_FALSE(control_->Accept("busy"));
+  control_->End(kDone, "two");
+  EXPECT_EQ(client.Read(), "done two\n");
   EXPECT_TRUE(client.closed());
-  control_->End(asking[0], kDone, "nobody reads this");
 }
 
-TEST_F(ControlSocketTest, SilentClientsMakeRoomForOthers) {
-  std::vector<std::unique_ptr<Client>> silent;
-  for (int i = 0; i < 100; ++i) {
-    silent.push_back(std::make_unique<Client>(socket_path_));
-    EXPECT_THAT(control_->Work(), IsEmpty());
+TEST_F(ControlSocketTest, OneClientIsServedAndOthersAreRefusedMeanwhile) {
+  Client first(link_);
+  std::vector<std::unique_ptr<Client>> others;
+  for (int i = 0; i < 100; ++i) others.push_back(std::make_unique<Client>(link_));
+  EXPECT_TRUE(control_->Accept(kNone));
+  EXPECT_FALSE(control_->Accept("another upgrade runs"));
+  for (const auto& other : others) {
+    EXPECT_EQ(other->Read(), "failed another upgrade runs\n");
+    EXPECT_TRUE(other->closed());
   }
-  std::vector<pollfd> waiting;
-  control_->AddTo(waiting);
-  EXPECT_LE(waiting.size(), 10u);
-  Client client(socket_path_);
-  client.Send("upgrade\n");
-  EXPECT_EQ(control_->Work().size(), 1u);
+  control_->Say("one");
+  EXPECT_EQ(first.Read(), "progress one\n");
+}
+
+TEST_F(ControlSocketTest, AClientThatIsGoneIsForgotten) {
+  std::make_unique<Client>(link_).reset();
+  EXPECT_TRUE(control_->Accept(kNone));
+  control_->Say("nobody reads this");
+  control_->End(kDone, "nor this");
+  Client client(link_);
+  EXPECT_TRUE(control_->Accept(kNone));
 }
 
 TEST_F(ControlSocketTest, AClientThatReadsTooLittleIsGivenUp) {
-  Client slow(socket_path_);
-  slow.Send("upgrade\n");
-  const std::vector<uint64_t> asking = control_->Work();
-  ASSERT_EQ(asking.size(), 1u);
+  Client slow(link_);
+  EXPECT_TRUE(control_->Accept(kNone));
   constexpr size_t kNumLines = 4000;
-  for (size_t i = 0; i < kNumLines; ++i) {
-    control_->Say(asking[0], std::string(1000, 'x'));
-    EXPECT_THAT(control_->Work(), IsEmpty());
-  }
+  for (size_t i = 0; i < kNumLines; ++i) control_->Say(std::string(1000, 'x'));
   EXPECT_LT(slow.Read().size(), kNumLines * 1000);
   EXPECT_TRUE(slow.closed());
 }
 
-TEST_F(ControlSocketTest, TheFileIsPrivateAndGoesWithTheSocket) {
-  struct stat status = {};
-  ASSERT_EQ(stat(file_path_.c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777u, 0600u);
-  EXPECT_EQ(ReadControlFile(file_path_, geteuid()).value(), socket_path_);
+TEST_F(ControlSocketTest, WithoutFreeDescriptorsNewClientsWait) {
+  Client client(link_);
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next_descriptor = dup(STDERR_FILENO);
+  close(next_descriptor);
+  rlimit none_left = before;
+  none_left.rlim_cur = static_cast<rlim_t>(next_descriptor);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none_left), 0);
+  const bool asked = control_->Accept(kNone);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_FALSE(asked);
+  EXPECT_TRUE(control_->exhausted());
+  EXPECT_TRUE(control_->Accept(kNone));
+  EXPECT_FALSE(control_->exhausted());
+}
+
+TEST_F(ControlSocketTest, TheLinkGoesWithTheSocket) {
+  EXPECT_EQ(fs::read_symlink(link_), folder_.path() + "/control.sock");
   control_.reset();
-  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
-  EXPECT_THAT(ReadControlFile(file_path_, geteuid()).status(),
-              HasError(absl::StatusCode::kNotFound, HasSubstr(file_path_)));
-  EXPECT_THAT(ConnectToControl(socket_path_).status(),
-              HasError(absl::StatusCode::kUnavailable, HasSubstr(socket_path_)));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(link_)));
+  EXPECT_FALSE(fs::exists(folder_.path() + "/control.sock"));
+  EXPECT_THAT(ConnectToControl(link_).status(),
+              HasError(absl::StatusCode::kNotFound, HasSubstr(link_)));
+  const std::string nowhere = folder_.path() + "/nowhere";
+  fs::create_symlink("/none/such.sock", nowhere);
+  EXPECT_THAT(ConnectToControl(nowhere).status(),
+              HasError(absl::StatusCode::kUnavailable, HasSubstr("/none/such.sock")));
 }
 
-TEST_F(ControlSocketTest, ALinkInItsPlaceIsReplacedAndNotFollowed) {
-  const std::string other = folder_.Write("other", "mine");
-  std::filesystem::create_symlink(other, folder_.path() + "/link");
-  ASSERT_THAT(
-      ControlSocket::Listen(folder_.path() + "/second.sock", folder_.path() + "/link").status(),
-      IsOk());
-  EXPECT_EQ(std::filesystem::file_size(other), 4u);
+TEST_F(ControlSocketTest, TheLinkOfAnotherServerStays) {
+  const std::unique_ptr<ControlSocket> other = Listen("other.sock");
+  ASSERT_THAT(other->Link(link_), IsOk());
+  control_.reset();
+  Client client(link_);
+  EXPECT_TRUE(other->Accept(kNone));
 }
 
-TEST_F(ControlSocketTest, FilesThatOthersCouldHaveWrittenAreRefused) {
-  constexpr auto kWrong = absl::StatusCode::kFailedPrecondition;
-  EXPECT_THAT(ReadControlFile(file_path_, geteuid() + 1).status(),
-              HasError(kWrong, HasSubstr("another user's")));
-  chmod(file_path_.c_str(), 0620);
-  EXPECT_THAT(ReadControlFile(file_path_, geteuid()).status(),
-              HasError(kWrong, HasSubstr("mode 0600")));
-  EXPECT_THAT(ReadControlFile(folder_.path(), geteuid()).status(),
-              HasError(kWrong, HasSubstr("mode 0600")));
+TEST_F(ControlSocketTest, AFileOrALinkInItsPlaceIsReplacedAndNotFollowed) {
+  const std::string file = folder_.Write("file", "mine");
   const std::string link = folder_.path() + "/link";
-  std::filesystem::create_symlink(file_path_, link);
-  EXPECT_THAT(ReadControlFile(link, geteuid()).status(), HasError(kWrong, HasSubstr(link)));
-  const std::string large = folder_.Write("large", std::string(1 << 20, 'x'));
-  chmod(large.c_str(), 0600);
-  EXPECT_THAT(ReadControlFile(large, geteuid()).status(),
-              HasError(kWrong, HasSubstr("path of a socket")));
+  fs::create_symlink(file, link);
+  EXPECT_THAT(control_->Link(link), IsOk());
+  EXPECT_EQ(fs::file_size(file), 4u);
+  EXPECT_EQ(fs::read_symlink(link), folder_.path() + "/control.sock");
+  EXPECT_THAT(control_->Link(file), IsOk());
+  EXPECT_EQ(fs::read_symlink(file), folder_.path() + "/control.sock");
 }
 
 TEST_F(ControlSocketTest, APlaceThatDoesNotWorkIsNamed) {
-  for (const std::string& wrong : {folder_.path() + "/none/control.sock", std::string(300, 'x')}) {
-    EXPECT_THAT(ControlSocket::Listen(wrong, file_path_).status(),
-                HasError(absl::StatusCode::kUnavailable, HasSubstr(wrong)));
-  }
+  const std::string none = folder_.path() + "/none/control.sock";
+  EXPECT_THAT(ControlSocket::Listen(none).status(),
+              HasError(absl::StatusCode::kUnavailable, HasSubstr(none)));
+  EXPECT_THAT(control_->Link(none), HasError(absl::StatusCode::kUnavailable, HasSubstr(none)));
+  fs::create_directory(folder_.path() + "/folder");
+  const std::string folder = folder_.path() + "/folder";
+  EXPECT_THAT(control_->Link(folder), HasError(absl::StatusCode::kUnavailable, HasSubstr(folder)));
+  const std::string file = folder_.Write("file", "text");
+  EXPECT_THAT(ConnectToControl(file).status(),
+              HasError(absl::StatusCode::kNotFound, HasSubstr(file)));
+  const std::string link = folder_.path() + "/long";
+  fs::create_symlink(std::string(300, 'x'), link);
+  EXPECT_THAT(ConnectToControl(link).status(),
+              HasError(absl::StatusCode::kUnavailable, HasSubstr("too long")));
 }
 
 }  // namespace
