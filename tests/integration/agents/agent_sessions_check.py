@@ -11,6 +11,7 @@ worker gets SIGKILL at counted events, or at times, and comes back at its addres
 import argparse
 import concurrent.futures
 import contextlib
+import functools
 import itertools
 import pathlib
 import re
@@ -118,12 +119,21 @@ def play(address, number, on_event=lambda: None):
     return session.play(), session.num_calls
 
 
-def play_all(options, address, numbers, on_event=lambda: None):
+def play_under_kills(address, number, on_event):
+    """A session that breaks is one that differs."""
+    try:
+        return play(address, number, on_event)
+    except Exception as error:
+        return [f"{type(error).__name__}: {error}"], 0
+
+
+def play_all(options, play_one, numbers):
     with concurrent.futures.ThreadPoolExecutor(options.clients) as pool:
-        return list(pool.map(lambda number: play(address, number, on_event), numbers))
+        return list(pool.map(play_one, numbers))
 
 
 def first_difference(number, seen, expected):
+    """Empty if there is none."""
     for turn, (one, other) in enumerate(zip(seen, expected)):
         if one != other:
             return f"session {number}, answer {turn}:\n{one}\nwithout kills:\n{other}"
@@ -147,7 +157,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         model = make_agent_model(options.model, folder)
         with Fleet(options, model) as fleet:
-            expected = play_all(options, fleet.router.addresses["grpc"], range(options.distinct))
+            expected = play_all(options, functools.partial(play, fleet.router.addresses["grpc"]), range(options.distinct))
             num_calls = sum(calls for _, calls in expected)
             # Seven turns of ten must call, and few end at the limit before that.
             assert num_calls >= 6 * options.distinct, num_calls
@@ -157,14 +167,15 @@ def main():
             else:
                 kills = CountedKills(fleet, options.events_per_kill)
             began = time.monotonic()
-            seen = play_all(options, fleet.router.addresses["grpc"], (i % options.distinct for i in range(options.sessions)), kills.on_event)
+            address = fleet.router.addresses["grpc"]
+            seen = play_all(options, lambda i: play_under_kills(address, i % options.distinct, kills.on_event), range(options.sessions))
             seconds = time.monotonic() - began
             if options.seconds_per_kill:
                 kills.stop()
             differences = [first_difference(i, transcript, expected[i % options.distinct][0]) for i, (transcript, _) in enumerate(seen)]
             differences = [difference for difference in differences if difference]
             resumed, failed = (fleet.metric(rf'requests_retried_total\{{.*outcome="{outcome}"') for outcome in ("resumed", "failed"))
-    assert not differences, f"{len(differences)} of {options.sessions} sessions differ; {differences[0]}"
+    assert not differences, f"{len(differences)} of {options.sessions} sessions differ, with {kills.count} kills in {seconds:.0f} s; {differences[0]}"
     assert kills.count > 0 and resumed > 0 and failed == 0, (kills.count, resumed, failed)
     print(f"{options.sessions} sessions with {sum(calls for _, calls in seen)} calls and {kills.count} kills in {seconds:.0f} s: "
           f"{resumed:.0f} requests went on elsewhere, no byte differs")

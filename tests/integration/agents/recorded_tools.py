@@ -81,7 +81,7 @@ CLAUDE_TOOLS = [
             "question": STRING, "header": STRING, "multiSelect": {"type": "boolean", "default": False},
             "options": {"type": "array", "minItems": 2, "maxItems": 4, "items": _object({"label": STRING, "description": STRING}, ["label", "description"])}},
             ["question", "header", "options", "multiSelect"])},
-        "answers": {"type": "object", "additionalProperties": STRING}}, ["questions"]),
+        "answers": {"type": "object", "propertyNames": STRING, "additionalProperties": STRING}}, ["questions"]),
     _tool("WebFetch", "Reads a page.", {"url": {**STRING, "format": "uri"}, "prompt": STRING}, ["url", "prompt"]),
     _tool("EnterPlanMode", "Plans first.", {}),
     {"name": "ExitPlanMode", "description": "Ends planning.",
