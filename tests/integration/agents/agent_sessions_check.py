@@ -5,7 +5,8 @@
 
 Every session has ten turns. Tools are called, and their results come back with the whole history. The readers of the sessions check each event. A
 worker gets SIGKILL at counted events, or at times, and comes back at its address. `--sessions` are played under kills; they repeat the first
-`--distinct`, whose outputs are known from the undisturbed run.
+`--distinct`, whose outputs are known from the undisturbed run. With so many `--clients` that a worker computes no prompt between two kills, the
+router blames requests for the losses and ends them (docs/decisions/0003-blaming-requests.md).
 """
 
 import argparse
