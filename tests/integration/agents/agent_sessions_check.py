@@ -86,6 +86,9 @@ class CountedKills:
         if next(self._num_events) % self._events_per_kill == 0:
             self.kill()
 
+    def stop(self):
+        """Ends kills that events do not bring."""
+
     def kill(self):
         with self._lock:
             self._fleet.wait_for_workers()
@@ -169,10 +172,11 @@ def main():
                 kills = CountedKills(fleet, options.events_per_kill)
             began = time.monotonic()
             address = fleet.router.addresses["grpc"]
-            seen = play_all(options, lambda i: play_under_kills(address, i % options.distinct, kills.on_event), range(options.sessions))
+            try:
+                seen = play_all(options, lambda i: play_under_kills(address, i % options.distinct, kills.on_event), range(options.sessions))
+            finally:
+                kills.stop()  # it must start no worker behind the fleet's end
             seconds = time.monotonic() - began
-            if options.seconds_per_kill:
-                kills.stop()
             differences = [first_difference(i, transcript, expected[i % options.distinct][0]) for i, (transcript, _) in enumerate(seen)]
             differences = [difference for difference in differences if difference]
             resumed, failed = (fleet.metric(rf'requests_retried_total\{{.*outcome="{outcome}"') for outcome in ("resumed", "failed"))
