@@ -2,12 +2,16 @@
 import json
 
 # Part of the engine's version. Raise it with every change of this program that can change a mask.
-RULES = "rules@1"
+RULES = "rules@2"
 
 # Between the parts of JSON: at most two blanks, or a new line with its indentation. Without a bound, models pad
 # their output with blanks until it is too long.
 WHITE_SPACE = r"[ \t]{1,2}|\r?\n[ \t]{0,64}"
 JSON_OPTIONS = {"whitespace_flexible": True, "whitespace_pattern": WHITE_SPACE, "coerce_one_of": False, "lenient": False}
+
+# Keywords whose members are schemas by name, and keywords whose members are values.
+NAMED_SCHEMAS = {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"}
+VALUES = {"const", "default", "enum", "example", "examples"}
 
 # The library would force the tokens of a certain text, cut by a tokenizer. This program has none: the model
 # chooses among all tokens that spell the text.
@@ -31,6 +35,32 @@ def read_json(text):
         raise Refused(f"is no JSON: {error}") from None
 
 
+def allows_every_name(schema):
+    """Whether "propertyNames" with this schema says nothing."""
+    if not isinstance(schema, dict):
+        return schema is True
+    kind = schema.get("type", "string")
+    return not schema.keys() - {"type", "title", "description"} and (kind == "string" or isinstance(kind, list) and "string" in kind)
+
+
+def without_idle_names(schema):
+    """The schema without each "propertyNames" that says nothing. The library does not know the keyword, and generators of
+    schemas write it for every map. As in router/calls/grammar/argument_schema.cc."""
+    if isinstance(schema, list):
+        return [without_idle_names(element) for element in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {}
+    for key, member in schema.items():
+        if key == "propertyNames" and allows_every_name(member):
+            continue
+        if key in NAMED_SCHEMAS and isinstance(member, dict):
+            kept[key] = {name: without_idle_names(named) for name, named in member.items()}
+        else:
+            kept[key] = member if key in VALUES else without_idle_names(member)
+    return kept
+
+
 def of_json(schema):
     if schema is True:
         schema = {}
@@ -38,7 +68,7 @@ def of_json(schema):
         raise Refused("no value fits the schema false")
     if not isinstance(schema, dict):
         raise Refused("expected an object, true or false")
-    schema = {**schema, "x-guidance": JSON_OPTIONS}
+    schema = {**without_idle_names(schema), "x-guidance": JSON_OPTIONS}
     return json.dumps({"grammars": [{"lark_grammar": NO_FORCING + "start: @schema"},
                                     {"name": "schema", "json_schema": schema}]})
 

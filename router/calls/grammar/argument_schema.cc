@@ -74,6 +74,40 @@ absl::Status CheckMembers(const nlohmann::json& value) {
   return absl::OkStatus();
 }
 
+template <size_t kSize>
+bool IsOneOf(std::string_view keyword, const std::array<std::string_view, kSize>& keywords) {
+  return std::find(keywords.begin(), keywords.end(), keyword) != keywords.end();
+}
+
+bool AllowsEveryName(const OrderedJson& schema) {
+  if (IsFree(schema)) return true;
+  return schema.is_object() && KeywordsOf(schema) == std::set<std::string>{"type"} &&
+         FitsType("", &schema["type"]);
+}
+
+// Removes each "propertyNames" that says nothing. The engine does not know the keyword, and
+// generators of schemas write it for every map.
+void DropIdlePropertyNames(OrderedJson& schema) {
+  constexpr auto kValues =
+      std::to_array<std::string_view>({"const", "default", "enum", "example", "examples"});
+  constexpr auto kNamedSchemas = std::to_array<std::string_view>(
+      {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"});
+  if (schema.is_array()) {
+    for (OrderedJson& element : schema) DropIdlePropertyNames(element);
+  }
+  if (!schema.is_object()) return;
+  const auto names = schema.find("propertyNames");
+  if (names != schema.end() && AllowsEveryName(*names)) schema.erase(names);
+  for (auto& [key, member] : schema.items()) {
+    if (IsOneOf(key, kValues)) continue;
+    if (member.is_object() && IsOneOf(key, kNamedSchemas)) {
+      for (OrderedJson& named : member) DropIdlePropertyNames(named);
+    } else {
+      DropIdlePropertyNames(member);
+    }
+  }
+}
+
 // Sorts what a schema allows into strings and other values.
 class ChoiceCollector {
  public:
@@ -240,6 +274,7 @@ absl::StatusOr<OrderedJson> ParseArgumentSchema(std::string_view text) {
       type != nullptr && !FitsType(OrderedJson::object(), type)) {
     return InvalidArgument("type: expected \"object\", got {}", type->dump());
   }
+  DropIdlePropertyNames(schema);
   return schema;
 }
 

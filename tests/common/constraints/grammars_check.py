@@ -39,6 +39,16 @@ def main():
     assert schema["json_schema"]["x-guidance"] == grammars.JSON_OPTIONS, "options are the program's own"
     _, (schema,) = lark_of("O", "")
     assert schema["json_schema"]["type"] == "object"
+    # What says nothing about names is not for the library, which does not know it.
+    for text, left in (('{"additionalProperties": {"propertyNames": {"type": "string"}}}', {"additionalProperties": {}}),
+                       ('{"$defs": {"m": {"propertyNames": true, "type": "object"}}}', {"$defs": {"m": {"type": "object"}}}),
+                       ('{"propertyNames": {"maxLength": 3}}', {"propertyNames": {"maxLength": 3}}),
+                       ('{"propertyNames": {"type": "integer"}}', {"propertyNames": {"type": "integer"}}),
+                       ('{"propertyNames": false}', {"propertyNames": False}),
+                       ('{"properties": {"propertyNames": {"type": "string"}}}', {"properties": {"propertyNames": {"type": "string"}}}),
+                       ('{"const": {"propertyNames": {}}}', {"const": {"propertyNames": {}}})):
+        _, (schema,) = lark_of("S", text)
+        assert {**schema["json_schema"], "x-guidance": None} == {**left, "x-guidance": None}, (text, schema)
     assert "dw:a+" in lark_of("R", "a+")[0]
     assert 'CHOICE: "a\\"" | "\u00e9"' in lark_of("C", '["a\\"", "\\u00e9", "a\\""]')[0]
 

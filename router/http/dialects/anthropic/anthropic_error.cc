@@ -25,6 +25,7 @@ constexpr auto kMessagesNames = std::to_array<FieldName>({
 
 OpenAiError MessagesErrorOf(const absl::Status& status) {
   OpenAiError error = OpenAiError::Of(status, kMessagesNames);
+  error.code = error.param == kPreviousMessageField ? kThreadNotFound : std::string_view();
   if (ContextOverflowPath(status).has_value()) {
     error.message = "prompt is too long: " + error.message;
   }
@@ -54,11 +55,13 @@ std::string_view AnthropicErrorType(int http_status) {
 }
 
 void AppendAnthropicError(int http_status, std::string_view message, std::string_view request_id,
-                          std::string& out) {
+                          std::string& out, std::string_view code) {
   JsonWriter json(out);
   json.BeginObject().Key("type").String("error");
   json.Key("error").BeginObject().Key("type").String(AnthropicErrorType(http_status));
-  json.Key("message").String(message).EndObject();
+  json.Key("message").String(message);
+  if (!code.empty()) json.Key("details").BeginObject().Key("error_code").String(code).EndObject();
+  json.EndObject();
   json.Key("request_id");
   request_id.empty() ? json.Null() : json.String(request_id);
   json.EndObject();

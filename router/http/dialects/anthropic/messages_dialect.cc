@@ -34,7 +34,7 @@ class AnthropicDialect final : public Dialect {
   HttpHead WriteError(const absl::Status& status, const ErrorFacts& facts,
                       std::string& body) const override {
     const OpenAiError error = MessagesErrorOf(status);
-    AppendAnthropicError(error.http_status, error.message, facts.request_id, body);
+    AppendAnthropicError(error.http_status, error.message, facts.request_id, body, error.code);
     return ErrorHead(status, facts.retry_after);
   }
 

@@ -9,6 +9,7 @@
 #include "common/json/json_text.h"
 #include "common/sampling_numbers.h"
 #include "common/status.h"
+#include "router/http/dialects/anthropic/anthropic_error.h"
 #include "router/http/dialects/anthropic/message_tools.h"
 #include "router/http/dialects/anthropic/messages_reader.h"
 #include "router/http/json/json_fields.h"
@@ -32,6 +33,25 @@ struct TemplateArguments {
   std::optional<bool> enable_thinking;
   std::optional<std::string> reasoning_effort;
 };
+
+// No conversation is kept, so none can be continued. A client then sends the whole of it.
+void CheckThread(JsonFields& fields) {
+  const json* const value = fields.Find("thread");
+  if (value == nullptr) return;
+  JsonFields thread = fields.Inner(*value, "thread");
+  const std::string type = thread.RequiredString("type");
+  const std::optional<std::string> previous = thread.String("previous_message_id");
+  if (type == "continue") {
+    thread.Fail(
+        NotFound("{}: no messages are kept here, so there is no {}; send the whole "
+                 "conversation in messages",
+                 kPreviousMessageField, Quote(previous.value_or(""))));
+  } else if (type != "create") {
+    thread.Fail(InvalidArgument("{}: expected create or continue, got {}", thread.PathOf("type"),
+                                Quote(type)));
+  }
+  fields.Fail(thread.Finish());
+}
 
 void ReadThinking(JsonFields& fields, TemplateArguments& out) {
   const json* const value = fields.Find("thinking");
@@ -99,6 +119,7 @@ std::string ArgumentsJson(const TemplateArguments& arguments) {
 // What both paths read. An output's format goes to `sampling`.
 void ReadMessagePrompt(JsonFields& fields, UnknownFields& unknown, v1::ChatPrompt& chat,
                        v1::SamplingParams& sampling) {
+  CheckThread(fields);
   MessagesReader reader(chat);
   reader.ReadSystem(fields);
   reader.ReadMessages(fields);

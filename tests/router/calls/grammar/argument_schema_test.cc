@@ -47,6 +47,29 @@ TEST(ArgumentSchemaTest, ArgumentsAreAnObjectAndKeepTheirOrder) {
             "{" + options + R"(,"type":"object"})");
 }
 
+TEST(ArgumentSchemaTest, PropertyNamesThatAllowEveryNameAreDropped) {
+  const struct {
+    const char* schema;
+    const char* left;
+  } cases[] = {
+      {R"({"propertyNames":{"type":"string"},"additionalProperties":{}})",
+       R"({"additionalProperties":{}})"},
+      {R"({"properties":{"a":{"anyOf":[{"type":"object","propertyNames":true}]}}})",
+       R"({"properties":{"a":{"anyOf":[{"type":"object"}]}}})"},
+      {R"({"$defs":{"m":{"propertyNames":{"description":"d","type":["string","null"]}}}})",
+       R"({"$defs":{"m":{}}})"},
+      // These say something, or are no keywords.
+      {R"({"propertyNames":{"maxLength":3}})", nullptr},
+      {R"({"propertyNames":{"type":"integer"}})", nullptr},
+      {R"({"propertyNames":false})", nullptr},
+      {R"({"properties":{"propertyNames":{"type":"string"}}})", nullptr},
+      {R"({"properties":{"a":{"const":{"propertyNames":{}}}}})", nullptr},
+  };
+  for (const auto& [schema, left] : cases) {
+    EXPECT_EQ(ParseArgumentSchema(schema)->dump(), left == nullptr ? schema : left);
+  }
+}
+
 TEST(ArgumentSchemaTest, WhatIsNoSchemaOfAnObjectIsRefused) {
   EXPECT_THAT(ParseArgumentSchema(R"({"type": "string"})"),
               HasError(absl::StatusCode::kInvalidArgument, HasSubstr("type: expected \"object\"")));

@@ -45,6 +45,18 @@ TEST(AnthropicErrorTest, StatusesHaveAnthropicsTypes) {
   }
 }
 
+// Clients of Anthropic send the conversation again at this code.
+TEST(AnthropicErrorTest, AThreadThatIsNotThereHasItsCode) {
+  std::string body;
+  const HttpHead head =
+      MessagesDialect().WriteError(NotFound("thread.previous_message_id: none"),
+                                   {.retry_after = absl::Seconds(2), .request_id = "r-1"}, body);
+  EXPECT_EQ(head.status, 404);
+  EXPECT_EQ(body, R"({"type":"error","error":{"type":"not_found_error","message":)"
+                  R"("thread.previous_message_id: none","details":)"
+                  R"({"error_code":"thread_not_found"}},"request_id":"r-1"})");
+}
+
 TEST(AnthropicErrorTest, RefusalsOfTheGatewayHaveTheSameForm) {
   const struct {
     int http_status;

@@ -166,6 +166,22 @@ TEST(MessagesRequestErrorTest, WrongFieldsAreNamed) {
   }
 }
 
+// Before any other error, as the rest of such a body makes no sense by itself.
+TEST(MessagesRequestErrorTest, NoThreadCanBeContinued) {
+  const std::string thread = R"("thread": {"type": "continue", "previous_message_id": "msg_1"})";
+  const std::string words = R"(thread.previous_message_id: no messages are kept here, so there is )"
+                            R"(no "msg_1"; send the whole conversation in messages)";
+  ExpectRefused(MessagesBody(thread), absl::StatusCode::kNotFound, words);
+  ExpectRefused(MessagesBody(thread + R"(, "tool_choice": {"type": "tool", "name": "f"})", "[]"),
+                absl::StatusCode::kNotFound, words);
+  EXPECT_EQ(ParseCountTokensRequest(MessagesBody(thread), {}).status().code(),
+            absl::StatusCode::kNotFound);
+  ExpectRefused(MessagesBody(R"("thread": {"type": "fork"})"), absl::StatusCode::kInvalidArgument,
+                R"(thread.type: expected create or continue, got "fork")");
+  ExpectRefused(MessagesBody(R"("thread": true)"), absl::StatusCode::kInvalidArgument,
+                "thread: expected a JSON object, got true");
+}
+
 TEST(MessagesRequestErrorTest, ReadingIsMetered) {
   const std::string body = MessagesBody("\"system\": \"" + std::string(1 << 20, 'x') + "\"");
   const BodyReading reading{.meter = [](size_t) { return false; }};

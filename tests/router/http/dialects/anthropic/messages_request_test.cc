@@ -78,7 +78,8 @@ TEST(MessagesRequestTest, WhatChangesNothingIsIgnoredAndTheRestIsListed) {
   const MessagesRequest request = ParseGood(MessagesBody(
       R"("metadata": {"user_id": "u"}, "cache_control": {"type": "ephemeral"},
          "context_management": {"edits": []}, "service_tier": "auto", "betas": ["x"],
-         "container": null, "inference_geo": "us", "anthropic_version": "x",
+         "container": null, "thread": {"type": "create"}, "inference_geo": "us",
+         "anthropic_version": "x",
          "fallbacks": [], "mcp_servers": [{"url": "x"}])",
       R"([{"role":"user","content":[{"type":"text","text":"a","new":1}],"id":"m"}])"));
   EXPECT_EQ(request.ignored_fields,
