@@ -9,6 +9,7 @@
 #include "common/shown_text.h"
 #include "common/status.h"
 #include "router/calls/grammar/argument_schema.h"
+#include "router/calls/grammar/value_choices.h"
 #include "router/calls/grammar/value_schema.h"
 #include "router/calls/scanners/json_text_scanner.h"
 #include "router/calls/scanners/marker_scanner.h"
@@ -25,7 +26,7 @@ bool Names(const std::vector<std::string>& types, std::string_view type) {
 
 absl::Status CheckGrammarSize(const LarkRules& rules) {
   if (rules.text().size() <= kMaxCallGrammarBytes) return absl::OkStatus();
-  return InvalidArgument("expected tools with a grammar of at most {} bytes", kMaxCallGrammarBytes);
+  return InvalidArgument("expected a grammar of at most {} bytes", kMaxCallGrammarBytes);
 }
 
 absl::Status AboutProperty(const absl::Status& status, const std::string& name) {
@@ -83,8 +84,17 @@ class ValueWriter {
   absl::StatusOr<std::string> Write(const ToolProperty& property, size_t number) {
     name_ = fmt::format("{}_{}", context_.number, number);
     types_ = context_.known.TypesOf(context_.tool.name, property.name);
-    LOCKSTEP_ASSIGN_OR_RETURN(ValueChoices choices, Choices(property));
-    return is_marked() ? WriteMarked(choices) : WritePlain(choices);
+    ValueChoices choices;
+    std::vector<OrderedJson> others;
+    if (Names(types_, "string")) {
+      LOCKSTEP_ASSIGN_OR_RETURN(choices, ChoicesOf(property.schema, root_));
+    } else if (types_.empty() && IsFree(property.schema)) {
+      choices.anything = true;
+    } else {
+      // A text in quotes is a string, if the schema does not say so itself.
+      others.push_back(property.schema);
+    }
+    return is_marked() ? WriteMarked(choices, others) : WritePlain(choices, others);
   }
 
  private:
@@ -92,23 +102,20 @@ class ValueWriter {
   bool is_marked() const { return !tags_.string_open.empty(); }
   std::string_view frame() const { return tags_.trims_values ? "\n" : ""; }
 
-  absl::StatusOr<ValueChoices> Choices(const ToolProperty& property) const {
-    ValueChoices choices;
-    choices.anything = types_.empty() && IsFree(property.schema);
-    if (Names(types_, "string")) return ChoicesOf(property.schema, root_);
-    // A text in quotes is a string, if the schema does not say so itself.
-    if (!choices.anything) choices.others.push_back(property.schema);
-    return choices;
-  }
-
-  absl::StatusOr<std::string> WriteMarked(ValueChoices& choices) {
-    if (choices.anything) choices = {.strings = {StringChoice()}, .others = {OrderedJson(true)}};
+  absl::StatusOr<std::string> WriteMarked(ValueChoices& choices, std::vector<OrderedJson>& others) {
+    if (choices.anything) {
+      choices.strings = {StringChoice()};
+      others = {OrderedJson(true)};
+    } else {
+      AddWordsAndNumbers(choices, others);
+      AddStructures(choices, others);
+    }
     const std::string strings = StringBodies(choices, {});
     std::vector<std::string> both;
     if (!strings.empty())
       both.push_back(Sequence().Marker(tags_.string_open).Rule(Until(strings)).Take());
-    if (!choices.others.empty()) {
-      LOCKSTEP_ASSIGN_OR_RETURN(const std::string json, Json(choices.others));
+    if (!others.empty()) {
+      LOCKSTEP_ASSIGN_OR_RETURN(const std::string json, Json(others));
       both.push_back(Sequence().Marker(tags_.value_open).Rule(json).Take());
     }
     if (both.empty()) return NothingToWrite();
@@ -116,16 +123,27 @@ class ValueWriter {
   }
 
   // The parser decides what a text is.
-  absl::StatusOr<std::string> WritePlain(const ValueChoices& choices) {
+  absl::StatusOr<std::string> WritePlain(const ValueChoices& choices,
+                                         std::vector<OrderedJson>& others) {
     Alternatives texts;
-    std::vector<OrderedJson> others;
-    JsonBegins begins;
     if (choices.anything) {
       texts.Add(LarkTextWithout({tags_.value_end}));
     } else if (choices.strings.empty()) {
-      others = choices.others;
+      AddWordsAndNumbers(choices, others);
+      AddStructures(choices, others);
     } else {
-      for (const OrderedJson& other : choices.others) SortOther(other, texts, others, begins);
+      // Words and plain numbers are texts too, and the rest is a rule.
+      JsonBegins begins;
+      begins.number = std::ranges::any_of(choices.schemas, [](const TypedSchema& typed) {
+        return IsNumeric(typed) && !IsFree(typed);
+      });
+      begins.structured = AddStructures(choices, others);
+      if (begins.number) {
+        AddWordsAndNumbers({.numbers = choices.numbers, .schemas = choices.schemas}, others);
+        AddWordsAndNumbers({.words = choices.words}, texts);
+      } else {
+        AddWordsAndNumbers(choices, texts);
+      }
       if (const std::string strings = StringBodies(choices, begins); !strings.empty()) {
         texts.Add(strings);
       }
@@ -142,36 +160,51 @@ class ValueWriter {
     return value.Rule(fmt::format("({})", fmt::join(both, " | "))).Take();
   }
 
+  static OrderedJson SchemaOfValues(const std::vector<const OrderedJson*>& values) {
+    OrderedJson schema = OrderedJson::object();
+    schema["enum"] = OrderedJson::array();
+    for (const OrderedJson* const value : values) schema["enum"].push_back(*value);
+    return schema;
+  }
+
+  // As schemas.
+  static void AddWordsAndNumbers(const ValueChoices& choices, std::vector<OrderedJson>& schemas) {
+    OrderedJson single = SchemaOfValues(choices.numbers);
+    for (const std::string_view word : choices.words) {
+      single["enum"].push_back(OrderedJson::parse(word));
+    }
+    if (!single["enum"].empty()) schemas.push_back(std::move(single));
+    for (const TypedSchema& typed : choices.schemas) {
+      if (IsNumeric(typed)) schemas.push_back(CopyOf(typed));
+    }
+  }
+
+  // As texts. The schemas of numbers are free.
+  static void AddWordsAndNumbers(const ValueChoices& choices, Alternatives& texts) {
+    for (const std::string_view word : choices.words) texts.Add(LarkString(word));
+    for (const TypedSchema& typed : choices.schemas) {
+      if (IsNumeric(typed)) texts.Add(typed.type == "integer" ? kJsonInteger : kJsonNumber);
+    }
+    for (const OrderedJson* const number : choices.numbers) texts.Add(LarkString(number->dump()));
+  }
+
+  // Whether there are any.
+  static bool AddStructures(const ValueChoices& choices, std::vector<OrderedJson>& schemas) {
+    const size_t before = schemas.size();
+    if (!choices.structures.empty()) schemas.push_back(SchemaOfValues(choices.structures));
+    for (const TypedSchema& typed : choices.schemas) {
+      if (!IsNumeric(typed)) schemas.push_back(CopyOf(typed));
+    }
+    return schemas.size() > before;
+  }
+
   static absl::Status NothingToWrite() {
     return Unimplemented("no value can be written between the tags of the format");
   }
 
-  // Beside strings: words and plain numbers are texts too, and the rest is a rule.
-  static void SortOther(const OrderedJson& other, Alternatives& texts,
-                        std::vector<OrderedJson>& rules, JsonBegins& begins) {
-    OrderedJson rest = other;
-    const auto named = other.find("type");
-    const std::string type = named == other.end() ? "" : named->get<std::string>();
-    rest.erase("type");
-    if (type == "null") return texts.Add(R"("null")");
-    if (type == "boolean") return texts.Add(R"(("true" | "false"))");
-    if (type == "integer" && IsFree(rest)) return texts.Add(kJsonInteger);
-    if (type == "number" && IsFree(rest)) return texts.Add(kJsonNumber);
-    const auto values = other.find("enum");
-    const auto is_scalar = [](const OrderedJson& value) { return value.is_primitive(); };
-    if (type.empty() && values != other.end() &&
-        std::all_of(values->begin(), values->end(), is_scalar)) {
-      for (const OrderedJson& value : *values) texts.Add(LarkString(value.dump()));
-      return;
-    }
-    (type == "integer" || type == "number" ? begins.number : begins.structured) = true;
-    if (type.empty()) begins.number = begins.structured = true;
-    rules.push_back(other);
-  }
-
   // Whether the parser reads a text as the string that it is.
-  bool MayWrite(const std::string& literal) const {
-    if (literal.find(tags_.value_end) != std::string::npos) return false;
+  bool MayWrite(std::string_view literal) const {
+    if (literal.find(tags_.value_end) != std::string_view::npos) return false;
     if (is_marked()) return true;
     std::string quoted = "\"";
     AppendJsonEscaped(literal, quoted);
@@ -204,10 +237,16 @@ class ValueWriter {
     return fmt::format("({})", body);
   }
 
-  // The terminal of all texts, with the tag behind it.
+  // The terminal of all texts, with the tag behind it. The new line before the tag may be missing
+  // where the text itself ends with none. Without that, a model that writes the tag at once could
+  // not end the value any more.
   std::string Until(const std::string& texts) {
     std::string body = fmt::format("({})", texts);
-    if (!frame().empty()) body += " " + LarkString(frame());
+    if (!frame().empty()) {
+      const std::string own = "BODY_" + name_;
+      context_.rules.Add(own, body);
+      body = fmt::format(R"(({0} {1} | ({0} & ~/(?s:.*)\n/)))", own, LarkString(frame()));
+    }
     return context_.rules.AddTextUntil("TEXT_" + name_, body, tags_.value_end, context_.tokenizer);
   }
 
@@ -273,7 +312,7 @@ absl::StatusOr<std::string> AddTaggedArguments(const ArgumentContext& context) {
     const ToolProperty& property = properties[i];
     if (property.name.empty() || property.name.size() > kMaxNameBytes ||
         property.name.find_first_of("<>\n") != std::string::npos ||
-        property.name.find(tags.key_end) != std::string::npos) {
+        (property.name + std::string(tags.key_end)).find(tags.key_end) != property.name.size()) {
       return Unimplemented("property {}: the name cannot be written between the format's tags",
                            Quote(property.name));
     }
@@ -298,8 +337,9 @@ absl::StatusOr<std::string> AddPythonArguments(const ArgumentContext& context) {
   };
   for (size_t i = 0; i < properties.size(); ++i) {
     const ToolProperty& property = properties[i];
-    if (!IsIdentifier(property.name)) {
-      return Unimplemented("property {}: the name is no keyword of Python", Quote(property.name));
+    if (!IsIdentifier(property.name) || property.name.size() > kMaxNameBytes) {
+      return Unimplemented("property {}: the name is no keyword of Python, or longer than {} bytes",
+                           Quote(property.name), kMaxNameBytes);
     }
     const absl::StatusOr<std::string> value = PythonValue(property, root);
     if (!value.ok()) return AboutProperty(value.status(), property.name);

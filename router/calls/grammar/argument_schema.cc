@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 #include <utility>
 
 #include "common/json/json.h"
 #include "common/shown_text.h"
 #include "common/status.h"
+#include "router/calls/grammar/inner_schemas.h"
 
 namespace lockstep::router {
 namespace {
 
 constexpr JsonLimits kSchemaLimits = {.max_depth = 64, .max_values = 200'000};
-constexpr size_t kMaxSteps = 1000;  // of one value: schemas may refer to each other
-constexpr size_t kMaxChoicesOfValue = 10'000;
 
 // Between the parts of JSON: as in common/constraints/engine/grammars.py.
 constexpr std::string_view kJsonOptions =
@@ -30,38 +30,17 @@ bool IsAnnotation(std::string_view keyword) {
          std::find(kAnnotations.begin(), kAnnotations.end(), keyword) != kAnnotations.end();
 }
 
-// The keywords of a schema that values can violate.
-std::set<std::string> KeywordsOf(const OrderedJson& schema) {
-  std::set<std::string> keywords;
-  for (const auto& [key, value] : schema.items()) {
-    if (!IsAnnotation(key)) keywords.insert(key);
-  }
-  return keywords;
-}
-
 std::string TypeNameOf(const OrderedJson& value) {
-  if (value.is_number_integer()) return "integer";
+  if (IsWhole(value)) return "integer";
   return value.is_number() ? "number" : value.type_name();
 }
 
-// Whether `type`, a member of a schema, allows a value. Null: it allows all.
-bool FitsType(const OrderedJson& value, const OrderedJson* type) {
-  if (type == nullptr) return true;
-  const auto fits = [&](const OrderedJson& name) {
-    const std::string own = TypeNameOf(value);
-    return name == own || (name == "number" && own == "integer");
-  };
-  return type->is_array() ? std::any_of(type->begin(), type->end(), fits) : fits(*type);
-}
-
-// What a "$ref" of definitions means. Null: there is no such thing.
-const OrderedJson* Resolve(const std::string& reference, const OrderedJson& root) {
-  if (!RefersToDefinitions(reference)) return nullptr;
-  const size_t slash = reference.find('/', 2);
-  const OrderedJson* const definitions = Member(root, reference.substr(2, slash - 2));
-  if (definitions == nullptr || !definitions->is_object()) return nullptr;
-  // Names with escapes, and places inside of a definition, are left to the engine.
-  return Member(*definitions, reference.substr(slash + 1));
+// Texts for people and models, which no value can violate.
+void EraseProse(OrderedJson& schema) {
+  for (const char* const keyword : {"title", "description", "default", "examples", "example"}) {
+    if (schema.is_object()) schema.erase(keyword);
+  }
+  ForEachInnerSchema(schema, EraseProse);
 }
 
 absl::Status CheckMembers(const nlohmann::json& value) {
@@ -74,11 +53,6 @@ absl::Status CheckMembers(const nlohmann::json& value) {
   return absl::OkStatus();
 }
 
-template <size_t kSize>
-bool IsOneOf(std::string_view keyword, const std::array<std::string_view, kSize>& keywords) {
-  return std::find(keywords.begin(), keywords.end(), keyword) != keywords.end();
-}
-
 bool AllowsEveryName(const OrderedJson& schema) {
   if (IsFree(schema)) return true;
   return schema.is_object() && KeywordsOf(schema) == std::set<std::string>{"type"} &&
@@ -88,169 +62,35 @@ bool AllowsEveryName(const OrderedJson& schema) {
 // Removes each "propertyNames" that says nothing. The engine does not know the keyword, and
 // generators of schemas write it for every map.
 void DropIdlePropertyNames(OrderedJson& schema) {
-  constexpr auto kValues =
-      std::to_array<std::string_view>({"const", "default", "enum", "example", "examples"});
-  constexpr auto kNamedSchemas = std::to_array<std::string_view>(
-      {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"});
-  if (schema.is_array()) {
-    for (OrderedJson& element : schema) DropIdlePropertyNames(element);
-  }
-  if (!schema.is_object()) return;
   const auto names = schema.find("propertyNames");
   if (names != schema.end() && AllowsEveryName(*names)) schema.erase(names);
-  for (auto& [key, member] : schema.items()) {
-    if (IsOneOf(key, kValues)) continue;
-    if (member.is_object() && IsOneOf(key, kNamedSchemas)) {
-      for (OrderedJson& named : member) DropIdlePropertyNames(named);
-    } else {
-      DropIdlePropertyNames(member);
-    }
-  }
+  ForEachInnerSchema(schema, DropIdlePropertyNames);
 }
 
-// Sorts what a schema allows into strings and other values.
-class ChoiceCollector {
- public:
-  explicit ChoiceCollector(const OrderedJson& root) : root_(root) {}
-
-  absl::StatusOr<ValueChoices> Collect(const OrderedJson& schema) {
-    ValueChoices choices;
-    LOCKSTEP_RETURN_IF_ERROR(Add(schema, choices));
-    return choices;
-  }
-
- private:
-  absl::Status Add(const OrderedJson& schema, ValueChoices& choices) {
-    if (++num_steps_ > kMaxSteps) return Unimplemented("its alternatives are too many");
-    if (IsFree(schema)) {
-      choices.anything = true;
-      return absl::OkStatus();
-    }
-    if (!schema.is_object()) return absl::OkStatus();  // false: nothing
-    const std::set<std::string> keywords = KeywordsOf(schema);
-    if (keywords.contains("enum") || keywords.contains("const")) {
-      return AddValues(schema, keywords, choices);
-    }
-    if (keywords.contains("type")) return AddTypes(schema, keywords, choices);
-    if (keywords.size() == 1) {
-      const std::string& keyword = *keywords.begin();
-      const OrderedJson& operand = schema[keyword];
-      if (keyword == "$ref" && operand.is_string()) {
-        const OrderedJson* const target = Resolve(operand.get<std::string>(), root_);
-        if (target != nullptr) return Add(*target, choices);
-      }
-      if (keyword == "allOf" && operand.is_array() && operand.size() == 1) {
-        return Add(operand[0], choices);
-      }
-      if (keyword == "anyOf" && operand.is_array()) return AddAll(operand, choices);
-      if (keyword == "oneOf" && operand.is_array()) return AddOneOf(operand, choices);
-    }
-    return Unimplemented("strings of a schema with {} and no type are not implemented",
-                         *keywords.begin());
-  }
-
-  absl::Status AddAll(const OrderedJson& schemas, ValueChoices& choices) {
-    for (const OrderedJson& schema : schemas) LOCKSTEP_RETURN_IF_ERROR(Add(schema, choices));
-    return absl::OkStatus();
-  }
-
-  // Exactly one schema must fit, so their strings must differ.
-  absl::Status AddOneOf(const OrderedJson& schemas, ValueChoices& choices) {
-    ValueChoices own;
-    LOCKSTEP_RETURN_IF_ERROR(AddAll(schemas, own));
-    std::set<std::string> literals;
-    size_t num_free = own.anything ? 2 : 0;
-    for (const StringChoice& choice : own.strings) {
-      const bool is_new = choice.literal && literals.insert(*choice.literal).second;
-      num_free += is_new ? 0 : 1;
-    }
-    if (num_free > 1 || (num_free == 1 && !literals.empty())) {
-      return Unimplemented("oneOf with schemas that may allow the same string is not implemented");
-    }
-    choices.strings.insert(choices.strings.end(), own.strings.begin(), own.strings.end());
-    if (own.others.size() == 1) choices.others.push_back(own.others[0]);
-    if (own.others.size() > 1) choices.others.push_back(Schema("oneOf", own.others));
-    return absl::OkStatus();
-  }
-
-  static OrderedJson Schema(const char* keyword, const OrderedJson& operand) {
-    OrderedJson schema = OrderedJson::object();
-    schema[keyword] = operand;
-    return schema;
-  }
-
-  static absl::Status AddValues(const OrderedJson& schema, const std::set<std::string>& keywords,
-                                ValueChoices& choices) {
-    const bool is_enum = keywords.contains("enum");
-    for (const std::string& keyword : keywords) {
-      if (keyword == "type" || keyword == (is_enum ? "enum" : "const")) continue;
-      return Unimplemented("{} beside enum or const is not implemented", keyword);
-    }
-    const OrderedJson values =
-        is_enum ? schema["enum"] : OrderedJson(OrderedJson::array_t{schema["const"]});
-    if (!values.is_array() || values.size() > kMaxChoicesOfValue) {
-      return InvalidArgument("enum: expected an array of at most {} values", kMaxChoicesOfValue);
-    }
-    OrderedJson others = OrderedJson::array();
-    for (const OrderedJson& value : values) {
-      if (!FitsType(value, Member(schema, "type"))) continue;
-      if (value.is_string()) {
-        choices.strings.push_back({.literal = value.get<std::string>()});
-      } else {
-        others.push_back(value);
-      }
-    }
-    if (!others.empty()) choices.others.push_back(Schema("enum", others));
-    return absl::OkStatus();
-  }
-
-  static absl::Status AddTypes(const OrderedJson& schema, const std::set<std::string>& keywords,
-                               ValueChoices& choices) {
-    const OrderedJson& type = schema["type"];
-    const OrderedJson names =
-        type.is_array() ? type : OrderedJson(OrderedJson::array_t{OrderedJson(type)});
-    for (const OrderedJson& name : names) {
-      if (!name.is_string()) return InvalidArgument("type: expected the name of a type");
-      if (name == "string") {
-        LOCKSTEP_RETURN_IF_ERROR(AddString(schema, keywords, choices));
-      } else {
-        OrderedJson other = schema;
-        other["type"] = name;
-        choices.others.push_back(std::move(other));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  static absl::Status AddString(const OrderedJson& schema, const std::set<std::string>& keywords,
-                                ValueChoices& choices) {
-    constexpr auto kOfAllTypes = std::to_array<std::string_view>(
-        {"pattern", "$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else"});
-    for (const std::string_view keyword : kOfAllTypes) {
-      if (keywords.contains(std::string(keyword))) {
-        return Unimplemented("{} of a string is not implemented", keyword);
-      }
-    }
-    StringChoice choice;
-    for (const char* const keyword : {"minLength", "maxLength"}) {
-      const OrderedJson* const length = Member(schema, keyword);
-      if (length == nullptr) continue;
-      if (!length->is_number_unsigned()) return InvalidArgument("{}: expected a count", keyword);
-      if (std::string_view(keyword) == "minLength") {
-        choice.min_length = length->get<size_t>();
-      } else {
-        choice.max_length = length->get<size_t>();
-      }
-    }
-    choices.strings.push_back(choice);
-    return absl::OkStatus();
-  }
-
-  const OrderedJson& root_;
-  size_t num_steps_ = 0;
-};
-
 }  // namespace
+
+std::set<std::string> KeywordsOf(const OrderedJson& schema) {
+  std::set<std::string> keywords;
+  for (const auto& [key, value] : schema.items()) {
+    if (!IsAnnotation(key)) keywords.insert(key);
+  }
+  return keywords;
+}
+
+bool IsWhole(const OrderedJson& value) {
+  if (!value.is_number_float()) return value.is_number();
+  const double number = value.get<double>();
+  return std::trunc(number) == number;
+}
+
+bool FitsType(const OrderedJson& value, const OrderedJson* type) {
+  if (type == nullptr) return true;
+  const auto fits = [&](const OrderedJson& name) {
+    const std::string own = TypeNameOf(value);
+    return name == own || (name == "number" && own == "integer");
+  };
+  return type->is_array() ? std::any_of(type->begin(), type->end(), fits) : fits(*type);
+}
 
 const OrderedJson* Member(const OrderedJson& object, std::string_view key) {
   const auto found = object.find(key);
@@ -274,6 +114,7 @@ absl::StatusOr<OrderedJson> ParseArgumentSchema(std::string_view text) {
       type != nullptr && !FitsType(OrderedJson::object(), type)) {
     return InvalidArgument("type: expected \"object\", got {}", type->dump());
   }
+  EraseProse(schema);
   DropIdlePropertyNames(schema);
   return schema;
 }
@@ -319,10 +160,6 @@ absl::StatusOr<std::vector<ToolProperty>> PropertiesOf(const OrderedJson& root) 
   if (required.empty()) return properties;
   return Unimplemented("required: {} is not among the properties, which is not implemented",
                        Quote(*required.begin()));
-}
-
-absl::StatusOr<ValueChoices> ChoicesOf(const OrderedJson& value, const OrderedJson& root) {
-  return ChoiceCollector(root).Collect(value);
 }
 
 bool IsFree(const OrderedJson& value) {

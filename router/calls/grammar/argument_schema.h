@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +19,8 @@ using OrderedJson = nlohmann::ordered_json;
 // Of an object in a schema. Ordered objects are slow if they are large.
 inline constexpr size_t kMaxSchemaMembers = 1000;
 
-// `text`: a JSON object, or empty: the tool has no arguments.
+// `text`: a JSON object, or empty: the tool has no arguments. Prose (titles, descriptions, examples
+// and defaults) is left out.
 absl::StatusOr<OrderedJson> ParseArgumentSchema(std::string_view text);
 
 // The schema of one JSON object, for %json. The engine's options are ours.
@@ -41,20 +42,12 @@ struct ToolProperty {
 // the object than its properties, and which of them are required.
 absl::StatusOr<std::vector<ToolProperty>> PropertiesOf(const OrderedJson& root);
 
-// A string that a schema allows. Lengths are in code points.
-struct StringChoice {
-  std::optional<std::string> literal = std::nullopt;
-  size_t min_length = 0;
-  std::optional<size_t> max_length = std::nullopt;
-};
-// What a schema allows, strings apart.
-struct ValueChoices {
-  bool anything = false;  // the schema allows every value
-  std::vector<StringChoice> strings;
-  std::vector<OrderedJson> others;  // schemas of values that are no strings
-};
-// UNIMPLEMENTED if the strings cannot be told apart.
-absl::StatusOr<ValueChoices> ChoicesOf(const OrderedJson& value, const OrderedJson& root);
+// The keywords of a schema that values can violate.
+std::set<std::string> KeywordsOf(const OrderedJson& schema);
+// Whether a value is a whole number: 1.0 is one (JSON Schema 2020-12, Core, section 4.2.3).
+bool IsWhole(const OrderedJson& value);
+// Whether `type`, a member of a schema, allows a value. Null: it allows all.
+bool FitsType(const OrderedJson& value, const OrderedJson* type);
 
 // The schema says nothing that values can violate. `format` says nothing: by default it is an
 // annotation (JSON Schema 2020-12, Validation, section 7.2.1).

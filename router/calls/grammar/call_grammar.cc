@@ -40,20 +40,46 @@ class CallGrammarWriter {
     const std::string reasoning = AddReasoning();
     LOCKSTEP_ASSIGN_OR_RETURN(const std::string calls, AddCalls());
     LarkRules all;
-    all.Add("start", reasoning.empty() ? calls : reasoning + " " + calls);
-    all.Add(kGapRule, R"(/\n{1,2}/)");
+    all.Add("start", Start(reasoning, calls));
+    all.Add(kGapRule, R"(/\n{1,3}/)");
     all.Add(kLineRule, R"("\n")");
-    return all.text() + WithoutMarksOfOtherGrammars(rules_.text());
+    if (all.text().size() + rules_.text().size() > kMaxCallGrammarBytes) return TooLarge();
+    std::string grammar = all.text() + WithoutMarksOfOtherGrammars(rules_.text());
+    if (grammar.size() > kMaxCallGrammarBytes) return TooLarge();
+    return grammar;
   }
 
  private:
+  static absl::Status TooLarge() {
+    return InvalidArgument(": expected tools with a grammar of at most {} bytes",
+                           kMaxCallGrammarBytes);
+  }
+
+  // New lines may stand before the first block and behind the last one, as templates write them.
+  // An output of exactly one call ends with it.
+  std::string Start(const std::string& reasoning, const std::string& calls) const {
+    LarkSequence start = Sequence();
+    const bool has_gaps = format_.style != CallStyle::kHarmony;
+    const bool is_open = !reasoning.empty() && options_.reasoning == Reasoning::kOpen;
+    if (has_gaps && !is_open) start.Rule(Optional(kGapRule));
+    if (!reasoning.empty()) start.Rule(reasoning);
+    start.Rule(calls);
+    if (has_gaps && !options_.single) start.Rule(Optional(kGapRule));
+    return start.Take();
+  }
+
   // The engine takes "::=" for the mark of another kind of grammar. Only strings can have it here.
-  static std::string WithoutMarksOfOtherGrammars(std::string text) {
+  static std::string WithoutMarksOfOtherGrammars(std::string_view text) {
     constexpr std::string_view kMark = "::=";
-    for (size_t at = text.find(kMark); at != std::string::npos; at = text.find(kMark, at)) {
-      text.replace(at, 1, "\\u003a");
+    std::string without;
+    without.reserve(text.size());
+    for (size_t at = text.find(kMark); at != std::string_view::npos; at = text.find(kMark)) {
+      without += text.substr(0, at);
+      without += "\\u003a:=";
+      text.remove_prefix(at + kMark.size());
     }
-    return text;
+    without += text;
+    return without;
   }
 
   LarkSequence Sequence() const { return LarkSequence(tokenizer_); }
@@ -118,6 +144,8 @@ class CallGrammarWriter {
                                     .tokenizer = tokenizer_,
                                     .rules = rules_};
       const absl::StatusOr<std::string> call = write(context);
+      // No single tool is at fault.
+      if (rules_.text().size() > kMaxCallGrammarBytes) return TooLarge();
       if (!call.ok()) {
         return absl::Status(
             call.status().code(),

@@ -16,8 +16,9 @@
 // Grammars of outputs that call tools. Pure.
 namespace lockstep::router {
 
-// Of a whole grammar. Definitions that many properties refer to are repeated in it.
-inline constexpr size_t kMaxCallGrammarBytes = size_t{1} << 20;
+// Of a whole grammar, as of any constraint. Definitions that many properties refer to are repeated
+// in it.
+inline constexpr size_t kMaxCallGrammarBytes = size_t{256} << 10;
 
 // A tool that the output may call.
 struct CallableTool {
@@ -46,12 +47,14 @@ bool CanForceCalls(const OutputFormat& format);
 
 // A Lark grammar as llguidance 1.9 reads it. OutputParser turns every output that it allows into
 // calls of these tools, with arguments that fit their schemas. Only reasoning comes before them.
+// New lines may stand around these parts, as templates write them.
 // Two bounds of the parser are no part of the grammar: numbers of 1,000 bytes, and 64 levels of
 // nesting. `known`: what the parser of the output gets; it holds at least `tools`.
 // `tokenizer` says which markers are special tokens.
 //
 // Errors are INVALID_ARGUMENT or UNIMPLEMENTED, and give the path from the client's list on:
-// "[2].function.parameters: ...". CanForceCalls must hold for `format`.
+// "[2].function.parameters: ...", or ": ..." about the whole list. CanForceCalls must hold for
+// `format`.
 absl::StatusOr<std::string> CallGrammar(const OutputFormat& format,
                                         std::span<const CallableTool> tools, const ToolList& known,
                                         const CallGrammarOptions& options,

@@ -9,30 +9,30 @@
 
 #include "common/shown_text.h"
 #include "common/status.h"
+#include "router/calls/grammar/inner_schemas.h"
 
 namespace lockstep::router {
 namespace {
 
 constexpr std::array<std::string_view, 2> kDefinitions = {"$defs", "definitions"};
 
-// Whether any schema in `value` has a "$ref". UNIMPLEMENTED for one that reaches out of the
-// definitions: it would have another meaning in a schema of its own.
-absl::StatusOr<bool> HasReferences(const OrderedJson& value) {
-  bool has = false;
-  if (!value.is_structured()) return has;
-  for (const auto& [key, member] : value.items()) {
-    if (value.is_object() && key == "$ref" && member.is_string()) {
-      const std::string& reference = member.get_ref<const std::string&>();
-      if (!RefersToDefinitions(reference)) {
-        return Unimplemented("expected a $ref of #/$defs/ or #/definitions/, got {}",
-                             Quote(reference));
-      }
-      has = true;
+// Notes in `has` whether `schema`, or one inside of it, has a "$ref". UNIMPLEMENTED for one that
+// reaches out of the definitions: it would have another meaning in a schema of its own.
+absl::Status FindReferences(const OrderedJson& schema, bool& has) {
+  const OrderedJson* const own = schema.is_object() ? Member(schema, "$ref") : nullptr;
+  if (own != nullptr && own->is_string()) {
+    const std::string& reference = own->get_ref<const std::string&>();
+    if (!RefersToDefinitions(reference)) {
+      return Unimplemented("expected a $ref of #/$defs/ or #/definitions/, got {}",
+                           Quote(reference));
     }
-    LOCKSTEP_ASSIGN_OR_RETURN(const bool inside, HasReferences(member));
-    has = has || inside;
+    has = true;
   }
-  return has;
+  absl::Status status;
+  ForEachInnerSchema(schema, [&](const OrderedJson& inner) {
+    if (status.ok()) status = FindReferences(inner, has);
+  });
+  return status;
 }
 
 // Whether its values may have strings or keys in them. In doubt, yes.
@@ -107,12 +107,13 @@ absl::StatusOr<std::string> ValueSchema(const OrderedJson& value, const OrderedJ
   OrderedJson schema = value.is_object() ? value : OrderedJson::object();
   // References mean the definitions of the root.
   for (const std::string_view name : kDefinitions) schema.erase(std::string(name));
-  LOCKSTEP_ASSIGN_OR_RETURN(const bool has_references, HasReferences(schema));
-  for (const std::string_view name : kDefinitions) {
-    const OrderedJson* const definitions = has_references ? Member(root, name) : nullptr;
-    if (definitions == nullptr) continue;
-    LOCKSTEP_RETURN_IF_ERROR(HasReferences(*definitions).status());
-    schema[std::string(name)] = *definitions;
+  bool has_references = false;
+  LOCKSTEP_RETURN_IF_ERROR(FindReferences(schema, has_references));
+  if (has_references) {
+    for (const std::string_view name : kDefinitions) {
+      if (const OrderedJson* const found = Member(root, name)) schema[std::string(name)] = *found;
+    }
+    LOCKSTEP_RETURN_IF_ERROR(FindReferences(schema, has_references));
   }
   if (!tag.empty() && MayHaveStrings(schema)) schema = WithoutTag(std::move(schema), tag);
   schema["x-guidance"] = EngineOptions();

@@ -6,7 +6,6 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,8 +20,8 @@ constexpr std::string_view kChoicePath = "chat.tool_choice";
 // Looking for the tool at fault must not take much longer than the refusal itself.
 constexpr std::chrono::seconds kLongestSearch(1);
 
-// For the client of this call.
-using ConstraintCheck = std::function<absl::Status(const Constraint&, std::string_view path)>;
+static_assert(kMaxCallGrammarBytes == kMaxConstraintBytes,
+              "a grammar of calls is refused with the tools' path, and not as a constraint");
 
 std::string SchemaPath(const CallableTool& tool) {
   return fmt::format("{}[{}].function.parameters", kToolsPath, tool.index);
@@ -40,21 +39,20 @@ absl::StatusOr<Constraint> ConstraintOf(const OutputReading& reading,
   return Constraint{.kind = ConstraintKind::kGrammar, .text = *std::move(grammar)};
 }
 
-// The engine has refused the tools together. Names the first one that it refuses alone.
-absl::Status WhichTool(const OutputReading& reading, std::span<const CallableTool> tools,
-                       const Tokenizer& tokenizer, const ConstraintCheck& check,
-                       const absl::Status& all) {
+}  // namespace
+
+absl::Status WhichTool(const absl::Status& all, size_t num_tools,
+                       const std::function<absl::Status(size_t)>& check_alone) {
   const auto begin = std::chrono::steady_clock::now();
-  for (const CallableTool& tool : tools) {
+  for (size_t i = 0; i < num_tools; ++i) {
     if (std::chrono::steady_clock::now() - begin > kLongestSearch) break;
-    LOCKSTEP_ASSIGN_OR_RETURN(const Constraint alone,
-                              ConstraintOf(reading, std::span(&tool, 1), tokenizer));
-    LOCKSTEP_RETURN_IF_ERROR(check(alone, SchemaPath(tool)));
+    const absl::Status alone = check_alone(i);
+    if (alone.ok()) continue;
+    const bool is_verdict = absl::IsInvalidArgument(alone) || absl::IsUnimplemented(alone);
+    return is_verdict ? alone : all;
   }
   return all;
 }
-
-}  // namespace
 
 absl::StatusOr<Constraint> CheckForcedCalls(const lockstep::v1::ChatPrompt& chat,
                                             const OutputReading& reading,
@@ -68,13 +66,14 @@ absl::StatusOr<Constraint> CheckForcedCalls(const lockstep::v1::ChatPrompt& chat
     LOCKSTEP_RETURN_IF_ERROR(CheckConstraintLimits(schema, SchemaPath(tool)));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(Constraint constraint, ConstraintOf(reading, tools, tokenizer));
-  const ConstraintCheck check = [&](const Constraint& checked, std::string_view path) {
-    return checker.Check(checked, path, cancellation);
-  };
-  const absl::Status status = check(constraint, kChoicePath);
+  const absl::Status status = checker.Check(constraint, kChoicePath, cancellation);
   if (status.ok()) return constraint;
   if (!absl::IsInvalidArgument(status)) return status;
-  return WhichTool(reading, tools, tokenizer, check, status);
+  return WhichTool(status, tools.size(), [&](size_t i) -> absl::Status {
+    LOCKSTEP_ASSIGN_OR_RETURN(const Constraint alone,
+                              ConstraintOf(reading, std::span(&tools[i], 1), tokenizer));
+    return checker.Check(alone, SchemaPath(tools[i]), cancellation);
+  });
 }
 
 }  // namespace lockstep::router

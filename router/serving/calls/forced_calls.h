@@ -2,6 +2,9 @@
 
 #include <absl/status/statusor.h>
 
+#include <cstddef>
+#include <functional>
+
 #include "common/constraints/constraint.h"
 #include "common/runtime/cancel_flag.h"
 #include "lockstep/v1/generation.pb.h"
@@ -14,10 +17,17 @@ namespace lockstep::router {
 // The constraint of an output that must call tools of the chat. `reading` has forced calls. Waits
 // for the engine, if the constraint is not known yet. INVALID_ARGUMENT and UNIMPLEMENTED name the
 // tool whose schema cannot be enforced, "chat.tools_json[2].function.parameters: ...", or the
-// choice. UNAVAILABLE and CANCELLED as in ConstraintChecker::Check.
+// choice, or the tools together if their grammar is too large. UNAVAILABLE and CANCELLED
+// as in ConstraintChecker::Check.
 absl::StatusOr<Constraint> CheckForcedCalls(const lockstep::v1::ChatPrompt& chat,
                                             const OutputReading& reading,
                                             const Tokenizer& tokenizer, ConstraintChecker& checker,
                                             const CancelFlag* cancellation);
+
+// The engine has refused `num_tools` tools together with the status `all`. Returns why it refuses
+// the first one that it refuses alone. Returns `all` if there is none, if the search takes too
+// long, or if a check comes to no verdict. `check_alone` checks a tool by its index.
+absl::Status WhichTool(const absl::Status& all, size_t num_tools,
+                       const std::function<absl::Status(size_t)>& check_alone);
 
 }  // namespace lockstep::router

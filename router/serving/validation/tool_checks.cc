@@ -114,9 +114,8 @@ bool ForcesCall(const v1::ChatPrompt& chat) {
 absl::Status CheckForcedCall(const v1::GenerateRequest& request, bool enforces_constraints) {
   constexpr std::string_view kPath = "chat.tool_choice";
   // The call is a constraint itself.
-  if (const std::string_view other = ConstraintPath(request.sampling()); !other.empty()) {
-    return InvalidArgument("{}: expected no forced call beside a constraint of the output ({})",
-                           kPath, other);
+  if (!ConstraintPath(request.sampling()).empty()) {
+    return InvalidArgument("{}: expected no forced call beside a constraint of the output", kPath);
   }
   if (request.stop().ignore_eos()) {
     return InvalidArgument("stop.ignore_eos: expected false beside a forced call, got true");

@@ -66,6 +66,8 @@ Parts operator+(Parts a, const Parts& b) {
   return a;
 }
 
+std::string_view CaseToolsJson() { return kTools; }
+
 const ToolList& CaseTools() {
   static const auto* const tools = [] {
     auto parsed = ToolList::Parse(kTools);

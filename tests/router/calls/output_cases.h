@@ -38,6 +38,7 @@ Parts operator+(Parts a, const Parts& b);
 // options: object), search(query: string, limit: integer or null, tags: array, exact: boolean,
 // id: string or integer, free: anything), now().
 const ToolList& CaseTools();
+std::string_view CaseToolsJson();
 
 std::vector<OutputCase> JsonCases();       // hermes, llama3, llama4, mistral
 std::vector<OutputCase> TaggedCases();     // qwen3_coder, glm47, deepseek_v32, minimax_m2

@@ -22,7 +22,8 @@ using nlohmann::json;
 
 constexpr std::string_view kFunctionTool = "function";
 constexpr std::string_view kCustomTool = "custom";
-constexpr std::string_view kNoToolParameters = R"({"type":"object","properties":{}})";
+constexpr std::string_view kNoToolParameters =
+    R"({"type":"object","properties":{},"additionalProperties":false})";
 
 bool IsFunctionTool(std::string_view type) { return type == kFunctionTool || type == kCustomTool; }
 

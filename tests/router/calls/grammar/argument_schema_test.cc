@@ -19,21 +19,6 @@ OrderedJson Root(const std::string& text) {
   return root.value_or(OrderedJson::object());
 }
 
-// The strings as "literal" or (min,max), the other schemas, and "*" for anything.
-std::string Choices(const std::string& value, const std::string& root = "{}") {
-  const absl::StatusOr<ValueChoices> choices = ChoicesOf(OrderedJson::parse(value), Root(root));
-  if (!choices.ok()) return Message(choices.status());
-  std::string text = choices->anything ? "*" : "";
-  for (const StringChoice& choice : choices->strings) {
-    text += choice.literal
-                ? "'" + *choice.literal + "'"
-                : "(" + std::to_string(choice.min_length) + "," +
-                      (choice.max_length ? std::to_string(*choice.max_length) : "") + ")";
-  }
-  for (const OrderedJson& other : choices->others) text += other.dump();
-  return text;
-}
-
 TEST(ArgumentSchemaTest, ArgumentsAreAnObjectAndKeepTheirOrder) {
   const std::string options = R"("x-guidance":{"whitespace_flexible":true,)"
                               R"("whitespace_pattern":"[ \\t]{1,2}|\\r?\\n[ \\t]{0,64}",)"
@@ -105,43 +90,6 @@ TEST(ArgumentSchemaTest, PropertiesAreTakenApart) {
     EXPECT_FALSE(status.ok()) << schema;
     EXPECT_THAT(Message(status), HasSubstr(words));
   }
-}
-
-TEST(ArgumentSchemaTest, StringsAreToldFromOtherValues) {
-  EXPECT_EQ(Choices("{}"), "*");
-  EXPECT_EQ(Choices("true"), "*");
-  EXPECT_EQ(Choices(R"({"description": "d", "format": "uri"})"), "*");
-  EXPECT_EQ(Choices(R"({"type": "string", "format": "uri", "minimum": 3})"), "(0,)");
-  EXPECT_EQ(Choices(R"({"type": "string", "minLength": 1, "maxLength": 9})"), "(1,9)");
-  EXPECT_EQ(Choices(R"({"type": ["string", "null"]})"), R"((0,){"type":"null"})");
-  EXPECT_EQ(Choices(R"({"enum": ["a", 1, "b", null]})"), R"('a''b'{"enum":[1,null]})");
-  EXPECT_EQ(Choices(R"({"type": "string", "enum": ["a", 1]})"), "'a'");
-  EXPECT_EQ(Choices(R"({"const": "a"})"), "'a'");
-  EXPECT_EQ(Choices(R"({"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 3}]})"),
-            R"((0,){"type":"integer","minimum":3})");
-  EXPECT_EQ(Choices(R"({"oneOf": [{"const": "a"}, {"const": "b", "title": "B"}]})"), "'a''b'");
-  EXPECT_EQ(Choices(R"({"allOf": [{"$ref": "#/$defs/A"}], "default": "x"})",
-                    R"({"$defs": {"A": {"enum": ["x", "y"]}}})"),
-            "'x''y'");
-}
-
-TEST(ArgumentSchemaTest, WhatCannotBeToldApartIsNamed) {
-  const std::pair<const char*, const char*> bad[] = {
-      {R"({"type": "string", "pattern": "a"})", "pattern of a string is not implemented"},
-      {R"({"type": "string", "not": {"const": "a"}})", "not of a string is not implemented"},
-      {R"({"enum": ["a"], "minLength": 3})", "minLength beside enum or const"},
-      {R"({"oneOf": [{"type": "string"}, {"const": "a"}]})", "oneOf with schemas that may allow"},
-      {R"({"allOf": [{"type": "string"}, {}]})", "strings of a schema with allOf and no type"},
-      {R"({"$ref": "#"})", "strings of a schema with $ref and no type"},
-      {R"({"$ref": "#/$defs/none"})", "strings of a schema with $ref and no type"},
-      {R"({"type": [1]})", "type: expected the name of a type"},
-      {R"({"type": "string", "maxLength": -1})", "maxLength: expected a count"},
-  };
-  for (const auto& [schema, words] : bad) EXPECT_THAT(Choices(schema), HasSubstr(words)) << schema;
-  // A schema that refers only to itself.
-  EXPECT_THAT(Choices(R"({"$ref": "#/$defs/A"})",
-                      R"({"$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}]}}})"),
-              HasSubstr("its alternatives are too many"));
 }
 
 }  // namespace

@@ -60,6 +60,11 @@ std::string CheckKeyword(const json& value, const std::string& keyword, const js
     return judge(std::ranges::any_of(
         operand, [&](const json& choice) { return WhyUnfit(value, choice, root).empty(); }));
   }
+  if (keyword == "oneOf") {
+    return judge(std::ranges::count_if(operand, [&](const json& choice) {
+                   return WhyUnfit(value, choice, root).empty();
+                 }) == 1);
+  }
   if (keyword == "minLength") {
     return judge(!value.is_string() || NumCodePoints(value.get<std::string>()) >= operand);
   }

@@ -27,6 +27,19 @@ TEST(ValueSchemaTest, AValueTakesTheDefinitionsAlong) {
               HasError(absl::StatusCode::kUnimplemented, HasSubstr("expected a $ref of #/$defs/")));
 }
 
+TEST(ValueSchemaTest, ValuesAreNoReferences) {
+  const OrderedJson root = ArgumentsOf(R"({"$defs": {"A": {"type": "integer"}}})");
+  const std::string values =
+      R"({"const": {"$ref": "#"}, "enum": [{"$ref": "#"}], "examples": [{"$ref": "#"}],
+          "default": {"$ref": "#/$defs/A"}})";
+  EXPECT_THAT(*ValueSchema(OrderedJson::parse(values), root, ""),
+              ::testing::Not(HasSubstr("$defs\":{")));
+  // Properties may have the names of keywords.
+  EXPECT_THAT(*ValueSchema(OrderedJson::parse(R"({"properties": {"enum": {"$ref": "#/$defs/A"}}})"),
+                           root, ""),
+              HasSubstr(R"("$defs":{"A":)"));
+}
+
 TEST(ValueSchemaTest, ATextWithoutATagHasAPattern) {
   const std::string tag = "</p>";
   const std::regex pattern(PatternWithout(tag));

@@ -91,11 +91,36 @@ TEST_F(ForcedCallsTest, NothingIsCheckedForAClientThatIsGone) {
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
 }
 
-TEST_F(ForcedCallsTest, ToolsThatAreTooMuchTogetherAreTheChoicesFault) {
-  std::string large = R"({"description": ")" + std::string(200'000, 'x') + "\"}";
-  EXPECT_THAT(Check("[" + Tool("f", large) + "," + Tool("g", large) + "]"),
-              HasError(kInvalid, StartsWith("chat.tool_choice: expected at most 262144 bytes")));
-  EXPECT_THAT(Check("[" + Tool("f", large) + "," + Tool("g", large) + "]", "g"), IsOk());
+TEST_F(ForcedCallsTest, ToolsThatAreTooMuchTogetherAreTheListsFault) {
+  const auto large = [](const std::string& value) {
+    return R"({"properties": {"a": {"const": ")" + value + std::string(200'000, 'x') + "\"}}}";
+  };
+  const std::string tools = "[" + Tool("f", large("f")) + "," + Tool("g", large("g")) + "]";
+  EXPECT_THAT(Check(tools),
+              HasError(kInvalid, StartsWith("chat.tools_json: expected tools with a grammar of at "
+                                            "most 262144 bytes")));
+  EXPECT_THAT(Check(tools, "g"), IsOk());
+}
+
+TEST_F(ForcedCallsTest, ProseTakesNoRoom) {
+  const std::string large = R"({"description": ")" + std::string(200'000, 'x') + "\"}";
+  EXPECT_THAT(Check("[" + Tool("f", large) + "," + Tool("g", large) + "]"), IsOk());
+}
+
+// The first refusal stays, if no tool can be blamed.
+TEST(WhichToolTest, OnlyAVerdictOnOneToolReplacesTheFirst) {
+  const absl::Status all = absl::InvalidArgumentError("all");
+  const auto blame = [&](const absl::Status& second) {
+    return WhichTool(all, 3, [&](size_t tool) {
+      return tool == 0 ? absl::OkStatus() : tool == 1 ? second : absl::InvalidArgumentError("2");
+    });
+  };
+  EXPECT_EQ(blame(absl::InvalidArgumentError("1")), absl::InvalidArgumentError("1"));
+  EXPECT_EQ(blame(absl::UnimplementedError("1")), absl::UnimplementedError("1"));
+  EXPECT_EQ(blame(absl::OkStatus()), absl::InvalidArgumentError("2"));
+  EXPECT_EQ(blame(absl::UnavailableError("busy")), all);
+  EXPECT_EQ(blame(absl::CancelledError("gone")), all);
+  EXPECT_EQ(WhichTool(all, 2, [](size_t) { return absl::OkStatus(); }), all);
 }
 
 }  // namespace

@@ -38,8 +38,9 @@ TEST(RequestToolsTest, FunctionsKeepTheOrderOfTheirKeys) {
 }
 
 TEST(RequestToolsTest, AFunctionMayHaveANameOnly) {
-  const std::string expected = R"([{"type":"function","function":{"name":"f","parameters":)"
-                               R"({"type":"object","properties":{}}}}])";
+  const std::string expected =
+      R"([{"type":"function","function":{"name":"f","parameters":)"
+      R"({"type":"object","properties":{},"additionalProperties":false}}}])";
   EXPECT_EQ(ToolsJson(WithTools(R"({"type": "function", "name": "f"})")), expected);
   EXPECT_EQ(ToolsJson(WithTools(R"({"type": "function", "name": "f", "parameters": null,
                                     "strict": null, "defer_loading": true})")),
