@@ -146,13 +146,13 @@ class Messages:
         return reason, [(name, json.dumps(json.loads(text or "{}")) if reason != "max_tokens" else text) for name, text in calls]
 
 
-def check_outputs(api, dialect):
+def check_outputs(api, dialect, **fields):
     """The number of outputs that did not come to their limit."""
     num_whole = 0
     for choice, whole, most in ((dialect.REQUIRED, dialect.WHOLE, 99), (dialect.NAMED_CHOICE, dialect.NAMED, 1),
                                 (dialect.SINGLE, dialect.WHOLE, 1)):
         for seed in SEEDS:
-            body = dialect.body(temperature=1.2, seed=seed, **choice)
+            body = dialect.body(temperature=1.2, seed=seed, **choice, **fields)
             if dialect is Messages:
                 del body["seed"]
                 body["temperature"] = 1.0 if seed else 0.0
@@ -214,12 +214,19 @@ def main():
                 "--listen", listen, "--admin-listen", listen, "--constraint-packages", options.packages) as worker:
         address = worker.addresses["grpc"]
         num_whole = {}
+        # Without this letter there is no <think>. The model would hardly end its thoughts.
+        letter = json.loads((pathlib.Path(options.model) / "tokenizer.json").read_text())["model"]["vocab"]["h"]
+        calls_only = {"logit_bias": {str(letter): -100}}
         for tool_format in ("llama3", "hermes", "qwen3_coder"):
             with router(address, tool_format) as front:
                 api = Api(front.addresses["grpc"])
                 ready(api)
-                for dialect in (Chat, Responses, Messages) if tool_format == "llama3" else (Chat,):
-                    num_whole[tool_format, dialect.__name__] = check_outputs(api, dialect)
+                if tool_format == "llama3":
+                    for dialect in (Chat, Responses, Messages):
+                        num_whole[tool_format, dialect.__name__] = check_outputs(api, dialect)
+                else:
+                    check_outputs(api, Chat)
+                    num_whole[tool_format, "Chat"] = check_outputs(api, Chat, **calls_only)
                 if tool_format == "llama3":
                     check_refusals(api)
         for tool_format, packages, words in (("gemma4", options.packages, "forced calls of format gemma4 are not implemented"),
