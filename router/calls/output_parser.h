@@ -61,9 +61,9 @@ class OutputParser {
   uint32_t num_broken_calls() const;
   // The output, up to here, ends inside reasoning.
   bool in_reasoning() const;
-  // It ends inside content, or in what may yet become content. Without parts, a token is then of
-  // the content or not as the next one is. Headers and calls count as content only while nothing of
-  // them is certain: one that turns out to be none later is not foreseen.
+  // It ends inside content, or in what may yet become content. Without parts, a token then belongs
+  // to the content if the next one does. Headers and calls count as content only while nothing of
+  // them is certain. If such a call turns out to be text, its tokens have been counted apart.
   bool in_text() const;
 
  private:

@@ -8,8 +8,8 @@
 namespace lockstep::router {
 
 // Calls `visit` with each schema that stands directly in `schema`: in the operands of keywords that
-// have schemas. Other operands (enum, const, ...) are values, whatever they look like. `Json`: a
-// type of nlohmann's, which may be const.
+// have schemas. Other operands (enum, const, ...) are values, even if they look like schemas.
+// `Json`: a type of nlohmann's, which may be const.
 template <typename Json, typename Visit>
 void ForEachInnerSchema(Json& schema, const Visit& visit) {
   // The operand is a schema, or a list of schemas.

@@ -63,7 +63,7 @@ MemberValues StructuresOf(const ValueChoices& choices, std::string_view type) {
   return values;
 }
 
-// What schemas allow together, of which exactly one must fit.
+// What schemas allow together, if exactly one of them must fit.
 class ExactlyOne {
  public:
   explicit ExactlyOne(std::vector<ValueChoices> members) : members_(std::move(members)) {}
@@ -168,7 +168,7 @@ class ChoiceCollector {
   }
 
  private:
-  // What several schemas allow, of which any may fit.
+  // What several schemas allow, if any of them may fit.
   struct Union {
     ValueChoices choices;
     std::set<const OrderedJson*> schemas;  // that are in it

@@ -36,7 +36,7 @@ struct ValueChoices {
   std::vector<const OrderedJson*> structures = {};  // single lists and objects
   std::vector<TypedSchema> schemas = {};
 };
-// UNIMPLEMENTED if the values cannot be told apart. The schemas must outlive the choices.
+// UNIMPLEMENTED if texts cannot show which value is meant. The schemas must outlive the choices.
 absl::StatusOr<ValueChoices> ChoicesOf(const OrderedJson& value, const OrderedJson& root);
 
 // A schema of its own: the keywords that values can violate, with the one type.

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kDefinitions = {"$defs", "definitions"};
 
-// Notes in `has` whether `schema`, or one inside of it, has a "$ref". UNIMPLEMENTED for one that
-// reaches out of the definitions: it would have another meaning in a schema of its own.
+// Notes in `has` whether `schema`, or a schema inside of it, has a "$ref". UNIMPLEMENTED if it
+// leads out of the definitions: it would have another meaning in a schema of its own.
 absl::Status FindReferences(const OrderedJson& schema, bool& has) {
   const OrderedJson* const own = schema.is_object() ? Member(schema, "$ref") : nullptr;
   if (own != nullptr && own->is_string()) {
