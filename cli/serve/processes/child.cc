@@ -68,17 +68,22 @@ void ReadToEnd(int descriptor, Instant deadline, std::string& output) {
 
 // Kills the program at the deadline. True if it ended before.
 bool WaitForEnd(pid_t child, Instant deadline, int& wait_status) {
-  // Readable once the program has ended. Old kernels have no such descriptor.
+  constexpr absl::Duration kLookInterval = absl::Milliseconds(10);
+  // Readable once the program has ended. Old kernels and some sandboxes have no such descriptor:
+  // poll() leaves -1 out, and only waits.
   pollfd ended = {static_cast<int>(syscall(SYS_pidfd_open, child, 0)), POLLIN, 0};
-  int num_ready = 1;
+  pid_t found = 0;
   do {
-    if (ended.fd >= 0) num_ready = poll(&ended, 1, PollTimeoutMs(deadline));
-  } while (num_ready < 0 && errno == EINTR);
-  if (num_ready <= 0) kill(child, SIGKILL);
+    const Instant soon = MonotonicNow() + kLookInterval;
+    poll(&ended, 1, PollTimeoutMs(ended.fd >= 0 ? deadline : std::min(deadline, soon)));
+    found = waitpid(child, &wait_status, WNOHANG);
+  } while (found == 0 && MonotonicNow() < deadline);
   if (ended.fd >= 0) close(ended.fd);
+  if (found == child) return true;
+  kill(child, SIGKILL);
   while (waitpid(child, &wait_status, 0) < 0 && errno == EINTR) {
   }
-  return num_ready > 0;
+  return false;
 }
 
 }  // namespace
