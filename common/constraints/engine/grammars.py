@@ -12,6 +12,8 @@ JSON_OPTIONS = {"whitespace_flexible": True, "whitespace_pattern": WHITE_SPACE, 
 # Keywords whose members are schemas by name, and keywords whose members are values.
 NAMED_SCHEMAS = {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"}
 VALUES = {"const", "default", "enum", "example", "examples"}
+# Keywords for people and models. `format` is none of them: it says something about a text.
+PROSE = {"title", "description", "default", "examples", "example", "$comment"}
 
 # The library would force the tokens of a certain text, cut by a tokenizer. This program has none: the model
 # chooses among all tokens that spell the text.
@@ -40,7 +42,7 @@ def allows_every_name(schema):
     if not isinstance(schema, dict):
         return schema is True
     kind = schema.get("type", "string")
-    return not schema.keys() - {"type", "title", "description"} and (kind == "string" or isinstance(kind, list) and "string" in kind)
+    return not schema.keys() - {"type", *PROSE} and (kind == "string" or isinstance(kind, list) and "string" in kind)
 
 
 def without_idle_names(schema):

@@ -43,6 +43,8 @@ def main():
     for text, left in (('{"additionalProperties": {"propertyNames": {"type": "string"}}}', {"additionalProperties": {}}),
                        ('{"$defs": {"m": {"propertyNames": true, "type": "object"}}}', {"$defs": {"m": {"type": "object"}}}),
                        ('{"propertyNames": {"maxLength": 3}}', {"propertyNames": {"maxLength": 3}}),
+                       ('{"propertyNames": {"format": "uuid"}}', {"propertyNames": {"format": "uuid"}}),
+                       ('{"propertyNames": {"type": "string", "$comment": "a", "examples": ["b"]}}', {}),
                        ('{"propertyNames": {"type": "integer"}}', {"propertyNames": {"type": "integer"}}),
                        ('{"propertyNames": false}', {"propertyNames": False}),
                        ('{"properties": {"propertyNames": {"type": "string"}}}', {"properties": {"propertyNames": {"type": "string"}}}),

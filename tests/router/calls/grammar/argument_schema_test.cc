@@ -43,8 +43,10 @@ TEST(ArgumentSchemaTest, PropertyNamesThatAllowEveryNameAreDropped) {
        R"({"properties":{"a":{"anyOf":[{"type":"object"}]}}})"},
       {R"({"$defs":{"m":{"propertyNames":{"description":"d","type":["string","null"]}}}})",
        R"({"$defs":{"m":{}}})"},
+      {R"({"propertyNames":{"type":"string","$comment":"a","examples":["b"]}})", "{}"},
       // These say something, or are no keywords.
       {R"({"propertyNames":{"maxLength":3}})", nullptr},
+      {R"({"propertyNames":{"format":"uuid"}})", nullptr},
       {R"({"propertyNames":{"type":"integer"}})", nullptr},
       {R"({"propertyNames":false})", nullptr},
       {R"({"properties":{"propertyNames":{"type":"string"}}})", nullptr},
