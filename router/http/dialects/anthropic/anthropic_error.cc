@@ -25,7 +25,8 @@ constexpr auto kMessagesNames = std::to_array<FieldName>({
 
 OpenAiError MessagesErrorOf(const absl::Status& status) {
   OpenAiError error = OpenAiError::Of(status, kMessagesNames);
-  error.code = error.param == kPreviousMessageField ? kThreadNotFound : std::string_view();
+  const bool is_thread = absl::IsNotFound(status) && error.param == kPreviousMessageField;
+  error.code = is_thread ? kThreadNotFound : std::string_view();
   if (ContextOverflowPath(status).has_value()) {
     error.message = "prompt is too long: " + error.message;
   }

@@ -55,6 +55,10 @@ TEST(AnthropicErrorTest, AThreadThatIsNotThereHasItsCode) {
   EXPECT_EQ(body, R"({"type":"error","error":{"type":"not_found_error","message":)"
                   R"("thread.previous_message_id: none","details":)"
                   R"({"error_code":"thread_not_found"}},"request_id":"r-1"})");
+  // A wrong id is the client's mistake. Another try would not mend it.
+  std::string mistake;
+  MessagesDialect().WriteError(InvalidArgument("thread.previous_message_id: none"), {}, mistake);
+  EXPECT_THAT(mistake, ::testing::Not(::testing::HasSubstr("error_code")));
 }
 
 TEST(AnthropicErrorTest, RefusalsOfTheGatewayHaveTheSameForm) {
