@@ -11,7 +11,7 @@ namespace {
 // In linear time, unlike std::string_view::find: the texts are a client's, and may be long and
 // repeat themselves.
 bool Contains(std::string_view text, std::string_view part) {
-  return memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
+  return part.empty() || memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
 }
 
 }  // namespace
