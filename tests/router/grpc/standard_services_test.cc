@@ -14,6 +14,7 @@
 
 #include "common/check.h"
 #include "lockstep/standard/standard.pb.h"
+#include "lockstep/v1/generation.pb.h"
 #include "tests/router/grpc/grpc_test_server.h"
 #include "tests/support/raw_calls.h"
 
@@ -81,6 +82,8 @@ class RawStream {
 class StandardServicesTest : public ::testing::Test {
  protected:
   void StartServer(bool reflection) {
+    // Without this, nothing here would link the file that reflection finds.
+    ASSERT_EQ(lockstep::v1::GenerateRequest::descriptor()->file()->package(), "lockstep.v1");
     services_ = std::make_unique<StandardServices>(kService, reflection);
     services_->AddTo(methods_);
     server_.emplace(methods_);
