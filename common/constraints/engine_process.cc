@@ -106,7 +106,7 @@ absl::StatusOr<std::string_view> CagedConstraintEngine::Ask(std::string_view fra
     if (!absl::IsInternal(answer.status())) return answer;
     reply.end = process_->Distrust();
   }
-  const absl::Status error = ErrorOf(*reply.end, limit);
+  absl::Status error = ErrorOf(*reply.end, limit);
   if (reply.end == CagedEnd::kTime) {
     End(reply.stalled ? Cause::kMachine : Cause::kJob);
   } else {
@@ -134,7 +134,7 @@ absl::Status CagedConstraintEngine::Mask(SlotId slot, std::span<const TokenId> t
                                          TokenMask& mask) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string_view text,
                             Ask(MaskFrame(slot, tokens), std::min(config_.job_time, kMaskTime)));
-  const absl::Status status = ParseMask(text, vocab_size_, mask);
+  absl::Status status = ParseMask(text, vocab_size_, mask);
   if (status.ok()) return status;
   End(Cause::kProcess);
   return absl::AbortedError(status.message());

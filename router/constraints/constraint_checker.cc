@@ -103,19 +103,20 @@ std::optional<absl::Status> ConstraintChecker::Join(const std::shared_ptr<Compil
   MutexLock lock(mutex_);
   for (;;) {
     // Another caller may have come to a verdict since the last look.
-    if (const std::optional<absl::Status> known = verdicts_.Find(*own->constraint)) return *known;
+    if (std::optional<absl::Status> known = verdicts_.Find(*own->constraint)) return known;
     const auto found = std::ranges::find_if(
         open_, [&](const auto& other) { return *other->constraint == *own->constraint; });
     if (found == open_.end()) {
       open_.push_back(own);
       return std::nullopt;
     }
-    const std::shared_ptr<Compilation> other = *found;
+    // Of its own, because open_ changes while this waits.
+    const auto other = std::shared_ptr<Compilation>(*found);
     while (!other->verdict.has_value()) {
       if (IsCancelled(cancellation)) return Cancelled();
       WaitFor(decided_);
     }
-    if (!absl::IsCancelled(*other->verdict)) return *other->verdict;
+    if (!absl::IsCancelled(*other->verdict)) return other->verdict;
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/shown_text.h"
 #include "common/status.h"
+#include "router/calls/call_output.h"
 #include "router/calls/grammar/argument_schema.h"
 #include "router/calls/grammar/value_choices.h"
 #include "router/calls/grammar/value_schema.h"
@@ -296,7 +297,7 @@ absl::StatusOr<std::string> PythonValue(const ToolProperty& property, const Orde
 absl::StatusOr<std::string> AddJsonArguments(const ArgumentContext& context) {
   LOCKSTEP_ASSIGN_OR_RETURN(OrderedJson root, ParseArgumentSchema(context.tool.parameters));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string schema, ObjectSchema(std::move(root)));
-  const std::string rule = fmt::format("arguments_{}", context.number);
+  std::string rule = fmt::format("arguments_{}", context.number);
   context.rules.Add(rule, "%json " + schema);
   LOCKSTEP_RETURN_IF_ERROR(CheckGrammarSize(context.rules));
   return rule;

@@ -315,7 +315,7 @@ class ChoiceCollector {
       if (std::string_view(keyword) == "minLength") {
         choice.min_length = *count;
       } else {
-        choice.max_length = *count;
+        choice.max_length = count;
       }
     }
     choices.strings.push_back(choice);

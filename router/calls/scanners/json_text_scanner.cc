@@ -146,7 +146,7 @@ ScanState JsonTextScanner::PushHex(char c, std::string& out) {
   escape_.push_back(c);
   if (escape_.size() < 6) return ScanState::kMore;
   at_ = At::kString;
-  const unsigned long unit = std::stoul(escape_.substr(2), nullptr, 16);
+  const auto unit = static_cast<uint32_t>(std::stoul(escape_.substr(2), nullptr, 16));
   if (unit >= 0xDC00 && unit < 0xE000 && !high_surrogate_.empty()) {
     out += high_surrogate_ + escape_;
     high_surrogate_.clear();

@@ -253,24 +253,24 @@ ScanState LiteralScanner::PushCode(char c, std::string& out) {
 }
 
 void LiteralScanner::EndCode(std::string& out) {
-  const unsigned long code = std::stoul(code_, nullptr, num_code_digits_ == 3 ? 8 : 16);
+  const auto code =
+      static_cast<uint32_t>(std::stoul(code_, nullptr, num_code_digits_ == 3 ? 8 : 16));
   at_ = At::kString;
   const bool is_low = code >= 0xDC00 && code < 0xE000;
   if (is_low && high_surrogate_ != 0) {
     const uint32_t high = std::exchange(high_surrogate_, 0);
-    const uint32_t low = static_cast<uint32_t>(code);
-    AppendCharacter(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00), out);
+    AppendCharacter(0x10000 + ((high - 0xD800) << 10) + (code - 0xDC00), out);
     return;
   }
   AppendCharacter(0, out);
   if (code >= 0xD800 && code < 0xDC00) {
-    high_surrogate_ = static_cast<uint32_t>(code);
+    high_surrogate_ = code;
   } else if (is_low || code > 0x10FFFF) {
     AppendCharacter(kReplacementCharacter, out);
   } else if (code == 0) {
     out += "\\u0000";
   } else {
-    AppendCharacter(static_cast<uint32_t>(code), out);
+    AppendCharacter(code, out);
   }
 }
 

@@ -66,7 +66,7 @@ absl::StatusOr<Constraint> CheckForcedCalls(const lockstep::v1::ChatPrompt& chat
     LOCKSTEP_RETURN_IF_ERROR(CheckConstraintLimits(schema, SchemaPath(tool)));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(Constraint constraint, ConstraintOf(reading, tools, tokenizer));
-  const absl::Status status = checker.Check(constraint, kChoicePath, cancellation);
+  absl::Status status = checker.Check(constraint, kChoicePath, cancellation);
   if (status.ok()) return constraint;
   if (!absl::IsInvalidArgument(status)) return status;
   return WhichTool(status, tools.size(), [&](size_t i) -> absl::Status {
