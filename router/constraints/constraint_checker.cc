@@ -89,7 +89,7 @@ absl::Status ConstraintChecker::MakeVerdict(const Constraint& constraint,
   {
     MutexLock lock(mutex_);
     if (outcome.lasts) verdicts_.Add(constraint, outcome.verdict);
-    own->verdict = outcome.verdict;
+    own->verdict = OwnCopy(outcome.verdict);
     std::erase(open_, own);
     decided_.NotifyAll();
   }
@@ -116,7 +116,7 @@ std::optional<absl::Status> ConstraintChecker::Join(const std::shared_ptr<Compil
       if (IsCancelled(cancellation)) return Cancelled();
       WaitFor(decided_);
     }
-    if (!absl::IsCancelled(*other->verdict)) return other->verdict;
+    if (!absl::IsCancelled(*other->verdict)) return OwnCopy(*other->verdict);
   }
 }
 

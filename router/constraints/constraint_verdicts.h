@@ -13,6 +13,10 @@
 
 namespace lockstep::router {
 
+// A status for another thread. A plain copy shares its text. If Abseil's library is built without
+// ThreadSanitizer, that tool does not see which copy frees the text.
+absl::Status OwnCopy(const absl::Status& status);
+
 // The latest verdicts on constraints: OK, or why one cannot be enforced. The least recently used
 // ones go first. Used by one thread at a time.
 class ConstraintVerdicts {
@@ -21,6 +25,7 @@ class ConstraintVerdicts {
   ConstraintVerdicts(size_t max_verdicts, size_t max_bytes)
       : max_verdicts_(max_verdicts), max_bytes_(max_bytes) {}
 
+  // What it returns shares nothing with the verdicts.
   std::optional<absl::Status> Find(const Constraint& constraint);
   void Add(const Constraint& constraint, const absl::Status& verdict);
 
