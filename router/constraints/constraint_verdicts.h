@@ -25,7 +25,7 @@ class ConstraintVerdicts {
   ConstraintVerdicts(size_t max_verdicts, size_t max_bytes)
       : max_verdicts_(max_verdicts), max_bytes_(max_bytes) {}
 
-  // What it returns shares nothing with the verdicts.
+  // The status shares nothing with the verdicts.
   std::optional<absl::Status> Find(const Constraint& constraint);
   void Add(const Constraint& constraint, const absl::Status& verdict);
 
