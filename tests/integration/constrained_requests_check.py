@@ -20,9 +20,9 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from engine_check import SKIP, read_options  # noqa: E402
 from server_process import OWN_LOOPBACK, PATIENCE, Server, wait_until  # noqa: E402
 
-SKIP = 77
 SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "n"], "properties": {
     "name": {"type": "string", "maxLength": 10},
     "n": {"type": "array", "maxItems": 3, "items": {"type": "integer", "minimum": 0, "maximum": 99}}}}
@@ -150,13 +150,8 @@ def check_kills(api, router, workers, texts):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--programs", type=pathlib.Path, required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--packages", type=pathlib.Path, required=True)
-    options = parser.parse_args()
-    if not (options.packages / "llguidance").is_dir():
-        print(f"no llguidance: skipped (deploy/fetch-llguidance): {options.packages}")
+    options = read_options(argparse.ArgumentParser())
+    if options is None:
         return SKIP
     listen = f"{OWN_LOOPBACK}:0"
 

@@ -14,9 +14,9 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from engine_check import SKIP, read_options  # noqa: E402
 from server_process import OWN_LOOPBACK, PATIENCE, Server, wait_until  # noqa: E402
 
-SKIP = 77
 COLOURS = ["red", "blue"]
 PICK = {"type": "object", "additionalProperties": False, "required": ["colour"], "properties": {
     "colour": {"type": "string", "enum": COLOURS}, "n": {"type": "integer", "minimum": 0, "maximum": 9}}}
@@ -193,13 +193,8 @@ def check_refusals(api):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--programs", type=pathlib.Path, required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--packages", type=pathlib.Path, required=True)
-    options = parser.parse_args()
-    if not (options.packages / "llguidance").is_dir():
-        print(f"no llguidance: skipped (deploy/fetch-llguidance): {options.packages}")
+    options = read_options(argparse.ArgumentParser())
+    if options is None:
         return SKIP
     listen = f"{OWN_LOOPBACK}:0"
 
@@ -215,7 +210,7 @@ def main():
         address = worker.addresses["grpc"]
         num_whole = {}
         # Without this letter there is no <think>. The model would hardly end its thoughts.
-        letter = json.loads((pathlib.Path(options.model) / "tokenizer.json").read_text())["model"]["vocab"]["h"]
+        letter = json.loads((options.model / "tokenizer.json").read_text())["model"]["vocab"]["h"]
         calls_only = {"logit_bias": {str(letter): -100}}
         for tool_format in ("llama3", "hermes", "qwen3_coder"):
             with router(address, tool_format) as front:

@@ -26,9 +26,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 from agent_model import TOOL_FORMAT, make_agent_model  # noqa: E402
 from claude_session import ClaudeSession  # noqa: E402
 from codex_session import CodexSession  # noqa: E402
+from engine_check import SKIP, read_options  # noqa: E402
 from server_process import OWN_LOOPBACK, PATIENCE, Server, wait_until  # noqa: E402
 
-SKIP = 77
 NUM_WORKERS = 3
 
 
@@ -146,16 +146,13 @@ def first_difference(number, seen, expected):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("programs", "model", "packages"):
-        parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     parser.add_argument("--sessions", type=int, default=20)
     parser.add_argument("--distinct", type=int, default=20)
     parser.add_argument("--clients", type=int, default=8, help="sessions at the same time")
     parser.add_argument("--events-per-kill", type=int, default=400)
     parser.add_argument("--seconds-per-kill", type=float)
-    options = parser.parse_args()
-    if not (options.packages / "llguidance").is_dir():
-        print(f"no llguidance: skipped (deploy/fetch-llguidance): {options.packages}")
+    options = read_options(parser)
+    if options is None:
         return SKIP
 
     with tempfile.TemporaryDirectory() as folder:
