@@ -62,7 +62,7 @@ class SchemaTypes {
     for (; num_read_ < schemas_.size(); ++num_read_) Read(num_read_);
     return number;
   }
-  // Call after the last Add: hands the types of each schema on to those that name it.
+  // Gives the types of each schema to the schemas that refer to it. Call it after the last Add.
   void Settle() {
     std::vector<size_t> changed(schemas_.size());
     std::iota(changed.begin(), changed.end(), size_t{0});

@@ -24,9 +24,9 @@ absl::StatusOr<Constraint> CheckForcedCalls(const lockstep::v1::ChatPrompt& chat
                                             const Tokenizer& tokenizer, ConstraintChecker& checker,
                                             const CancelFlag* cancellation);
 
-// The engine has refused `num_tools` tools together with the status `all`. Returns why it refuses
-// the first one that it refuses alone. Returns `all` if there is none, if the search takes too
-// long, or if a check comes to no verdict. `check_alone` checks a tool by its index.
+// Finds the tool at fault. The engine has refused `num_tools` tools together, with the status
+// `all`. `check_alone` checks one tool, by its index. Returns the first refusal of a tool. Returns
+// `all` if no tool is refused, if the search takes too long, or if a check comes to no verdict.
 absl::Status WhichTool(const absl::Status& all, size_t num_tools,
                        const std::function<absl::Status(size_t)>& check_alone);
 

@@ -65,7 +65,7 @@ class ResponseBuilder {
     // needed.
     std::unique_ptr<OutputSplitter> ahead = nullptr;
     uint32_t num_reasoning_tokens = 0;
-    uint32_t num_broken_calls = 0;  // so far; without one that an early end of the output cut
+    uint32_t num_broken_calls = 0;  // so far; calls cut by a limit are not counted
   };
   struct Sample {
     IncrementalDetokenizer detokenizer;

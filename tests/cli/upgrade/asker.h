@@ -46,7 +46,7 @@ class Asker {
       } while (!finishes_);
     });
   }
-  // No further request after the one that runs.
+  // The request that runs is the last one.
   void FinishSoon() { finishes_ = true; }
   // What differed from the first answer.
   std::vector<std::string> Finish() {

@@ -54,7 +54,7 @@ bool IsForced(const Parts& parts) {
          });
 }
 
-// Of the outputs that the parser reads, those that are written as the templates of the formats do.
+// The parser reads many spellings. The grammars allow those that the formats' templates write.
 TEST_F(CallGrammarTextsTest, OutputsThatTemplatesWriteAreAllowed) {
   std::set<std::string> allowed;
   for (const OutputCase& item : AllCases()) {

@@ -158,7 +158,7 @@ TEST_F(ToolOutputTest, LogprobsComeOnceForEachToken) {
   EXPECT_EQ(What().num_logprobs, tokens.size());
 }
 
-// Each token that is text; "_" for others, and "?" for those that are open.
+// Shows a token of the text as it is, another one as "_", and an open one as "?".
 TEST_F(ToolOutputTest, LogprobsSayWhichTokensAreText) {
   const std::string output = "<think>abc</think>\n\ndef";
   // What begins like a marker may be text.
